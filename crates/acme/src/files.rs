@@ -1,4 +1,4 @@
-//! Files of the state directory: readable by their owner alone, and replaced atomically.
+//! Files of the state directory: readable only by their owner, and replaced atomically.
 //!
 //! ```text
 //! STATE/acme/                       0700
@@ -26,7 +26,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::share::{AuthorityShare, ShareError};
 
-/// Greatest length of a file here.
+/// Maximum length of a file here.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// File name of the account's key.
@@ -60,7 +60,7 @@ pub enum FilesError {
     NotShared {
         /// Name of the file.
         name: String,
-        /// Reason of the failure.
+        /// Reason for the failure.
         why: ShareError,
     },
     /// Another process uses the directory.
@@ -80,24 +80,24 @@ pub(crate) struct Files {
     _lock: File,
 }
 
-/// Result of merging our file with the cluster's.
+/// Result of merging a local file with the cluster's copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Merge {
-    /// Both are equal.
+    /// Both files are equal, or neither exists.
     Same,
-    /// Our file was replaced by the cluster's.
+    /// The local file was replaced by the cluster's.
     Taken,
-    /// Our file must be published: the cluster has none, or one that loses against ours.
+    /// The local file must be published: the cluster has no file, or one that loses by the merge rule.
     OursIsToBeShared,
 }
 
-/// Saved state of a certificate, beside the certificate itself.
+/// Saved state of a certificate, apart from the certificate itself.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct RenewalState {
     /// The pending order, if any.
     pub(crate) order: Option<KeptOrder>,
-    /// Failures since the last success.
+    /// Number of failures since the last success.
     pub(crate) failures: u32,
     /// Earliest time of the next attempt.
     pub(crate) not_before_s: i64,
@@ -131,7 +131,7 @@ impl fmt::Debug for KeptOrder {
     }
 }
 
-/// Saved data of the account, beside its key.
+/// Saved data of the account, apart from its key.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct KeptAccount {
@@ -240,8 +240,9 @@ impl Files {
         self.write(name, &content)
     }
 
-    /// Merges a file with the cluster's copy: ours is replaced if `counts`, given theirs and ours, returns
-    /// true. Returns which copy is in force.
+    /// Merges a local file with the cluster's copy: the local file is replaced if it is missing or if
+    /// `counts(theirs, ours)` returns true, where `ours` is the local content. Returns the result of the
+    /// merge.
     pub(crate) fn merge_shared(
         &self,
         name: &str,
@@ -262,7 +263,7 @@ impl Files {
         })
     }
 
-    /// Publishes our file to the cluster, if it exists.
+    /// Publishes the local file to the cluster, if it exists.
     pub(crate) fn give(&self, name: &str) -> Result<(), FilesError> {
         let (Some(sharing), Some(ours)) = (&self.sharing, self.read(name)?) else { return Ok(()) };
         sharing.write(name, &ours).map_err(|why| FilesError::NotShared { name: name.to_owned(), why })

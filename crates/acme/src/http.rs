@@ -1,5 +1,4 @@
-//! HTTP client for the CA: the program's own client, which blocks. Nothing else runs on the thread that uses
-//! it.
+//! Blocking HTTP client for requests to the CA. Nothing else runs on the thread that uses it.
 
 use std::{
     fmt,
@@ -23,9 +22,9 @@ use ureq::{
 
 /// Time limit for a request and its response.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);
-/// Size limit of a response; certificate chains take a hundredth of it.
+/// Size limit of a response; certificate chains need about 1 % of this size.
 const ANSWER_BYTES_MAX: u64 = 1 << 20;
-/// Greatest number of redirects, as a CA may have moved its directory.
+/// Maximum number of redirects that are followed, since a CA may have moved its directory.
 const REDIRECTS_MAX: u32 = 3;
 
 /// HTTP client for one CA.
@@ -61,7 +60,7 @@ impl LastAnswer {
         self.status.load(Ordering::Relaxed)
     }
 
-    /// Returns the time of its Retry-After, if it has one.
+    /// Returns the time given in the last response's Retry-After, if any.
     pub(crate) fn retry_at_s(&self) -> Option<i64> {
         Some(self.retry_at_s.load(Ordering::Relaxed)).filter(|at| *at > 0)
     }
@@ -94,7 +93,8 @@ pub(crate) fn now_s() -> i64 {
 }
 
 impl Http {
-    /// Creates a client that trusts the given CA certificates (PEM) for the CA's server, or the system's.
+    /// Creates a client that trusts the given CA certificates (PEM), or the system's, for connections to the
+    /// ACME server.
     ///
     /// # Errors
     /// Returns a [`TlsError`] if the file cannot be used, or the system has no trusted certificates.

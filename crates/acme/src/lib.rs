@@ -7,11 +7,11 @@
 //!   said, counters        engine::tls::challenges::Challenges    engine::tls::certificates::Certificates
 //!                          read by servers at 80 and 443          read by every handshake
 //! ```
-//! Certificates, keys, the account and pending orders are stored in the state directory (`files.rs`); the
-//! thread alone writes the status of each certificate. A server uses the engine's two tables, and knows
-//! nothing of this crate. A process that stops at any moment continues where it was: the account's key is
-//! saved before the CA learns of it, an order's URL before its challenges are answered, a certificate and its
-//! key in one file.
+//! Certificates, keys, the account and pending orders are stored in the state directory (`files.rs`); only
+//! the thread writes the status of each certificate. A server uses the engine's two tables, and knows nothing
+//! of this crate. A process that stops at any moment continues where it was: the account's key is saved
+//! before the CA learns of it, an order's URL before its challenges are answered, a certificate and its key
+//! in one file.
 //!
 //! Several instances share all of that, if they have a means of sharing (`share.rs`).
 //!
@@ -35,12 +35,12 @@ pub use self::{
     share::{OnChange, Share, ShareError},
 };
 
-/// Greatest number of names for which one process obtains certificates.
+/// Maximum number of names for which one process obtains certificates.
 pub const NAMES_MAX: usize = 1000;
-/// Greatest number of addresses, which share one certificate; public CAs accept a hundred names.
+/// Maximum number of addresses, which share one certificate; public CAs accept a hundred names.
 pub const ADDRESSES_MAX: usize = 100;
 
-/// ACME challenge type, by which a CA verifies that a name is ours.
+/// ACME challenge type, by which a CA verifies that we control a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Challenge {
     /// http-01: a request to port 80 (RFC 8555 §8.3).
@@ -115,7 +115,7 @@ impl fmt::Display for Directory {
     }
 }
 
-/// Configuration: the CA, and the names to obtain certificates for.
+/// Configuration: the CA, and the names for which certificates are obtained.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     /// Directory of the CA.

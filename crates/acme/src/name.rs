@@ -25,14 +25,14 @@ pub enum InvalidName {
         "invalid host {0:?}; expected a name such as www.example.org, or an address such as 192.0.2.1 or 2001:db8::1"
     )]
     NotAHost(String),
-    /// The name is not public, so no CA can find it.
+    /// The name is not public, so no CA can reach it.
     #[error(
         "{0}: not a public host name, so no certificate authority can validate it; expected a name such as www.example.org"
     )]
     NotPublic(String),
 }
 
-/// Greatest lengths of a label and of a whole name (RFC 1035 §2.3.4).
+/// Maximum lengths of a label and of a whole name (RFC 1035 §2.3.4).
 const LABEL_BYTES_MAX: usize = 63;
 const NAME_BYTES_MAX: usize = 253;
 
@@ -95,7 +95,7 @@ pub(crate) fn grouped(names: &[Name]) -> Vec<Vec<Name>> {
     groups
 }
 
-/// Returns the base name of the files of such a certificate.
+/// Returns the base name of the files of a certificate for these names.
 pub(crate) fn file_name(names: &[Name]) -> String {
     match names {
         [Name::Host(host)] => host.to_string(),

@@ -27,20 +27,21 @@ use crate::{
     share::{AuthorityShare, ShareError, SharedChallenge, SharedChallengeGuard},
 };
 
-/// Time that the CA has to validate the challenges, and then to sign. After that the order is kept, and
-/// polled again later.
+/// Polling policy while the CA validates the challenges, and then while it signs. After the timeout the order
+/// is kept, and polled again later.
 const DECIDE: RetryPolicy = RetryPolicy::new()
     .initial_delay(Duration::from_millis(200))
     .backoff(1.6)
     .timeout(Duration::from_secs(60));
-/// A certificate whose validity begins later than this is refused: no client would accept it.
+/// Maximum time until a new certificate becomes valid. A certificate that begins later is refused, because no
+/// client would accept it.
 const BEGINS_WITHIN_S: i64 = 24 * 60 * 60;
 
 /// Reason why an attempt failed.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) kind: Kind,
-    /// Text for people, without secrets.
+    /// Human-readable text, without secrets.
     pub(crate) message: String,
     /// Time at which the CA allows the next attempt.
     pub(crate) retry_at_s: Option<i64>,
@@ -75,7 +76,7 @@ impl Failure {
         Self { retry_at_s, ..failure }
     }
 
-    /// Creates a failure of the cluster, which says nothing about the order.
+    /// Creates a failure for a cluster error. The order is kept.
     pub(crate) fn of_sharing(why: &ShareError) -> Self {
         Self::new(Kind::Unreachable, why.to_string())
     }
@@ -104,14 +105,14 @@ impl Failure {
     }
 }
 
-/// Cleans a CA's text for the log, as it may contain anything: control characters become blanks, and it is
-/// cut.
+/// Cleans a CA's text for the log, since the text may contain anything: control characters become blanks, and
+/// long text is cut.
 fn plain(text: &str) -> String {
     const CHARS_MAX: usize = 600;
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(CHARS_MAX).collect()
 }
 
-/// Context for making and following orders.
+/// Context for creating and processing orders.
 pub(crate) struct Orders<'a> {
     pub(crate) account: &'a Account,
     pub(crate) heard: &'a LastAnswer,
@@ -131,7 +132,7 @@ pub(crate) enum OpenChallenge {
 /// A certificate that was issued and checked.
 pub(crate) struct IssuedCertificate {
     pub(crate) certificate: Arc<Certificate>,
-    /// Key and chain, for the file.
+    /// Key and chain (PEM), as saved in the certificate's file.
     pub(crate) pem: String,
 }
 
@@ -214,7 +215,7 @@ impl Orders<'_> {
             self.answer_challenges(&mut order, challenge, open).await?;
             match order.poll_ready(&DECIDE).await {
                 Ok(_) => {}
-                // The reason is read below.
+                // The order is invalid; the reason is read from the order afterwards.
                 Err(Error::Api(_)) if order.state().status == OrderStatus::Invalid => {}
                 Err(error) => return Err(self.failed(&error)),
             }
@@ -287,7 +288,7 @@ impl Orders<'_> {
             }
         };
         if let Some(sharing) = self.sharing {
-            // This instance learns of the challenge the way the others do.
+            // This instance receives the challenge through the cluster, as the others do.
             return sharing
                 .open(&told)
                 .map(OpenChallenge::Everywhere)
@@ -328,7 +329,7 @@ impl Orders<'_> {
 fn is_about_replacing(error: &Error, failure: &Failure) -> bool {
     match error {
         Error::Unsupported(_) => true,
-        // Some CAs report it as an internal error of their own (serverInternal).
+        // Some CAs report a rejected `replaces` as an internal error (serverInternal).
         Error::Api(_) => failure.kind != Kind::Limited && !failure.is_account_gone,
         Error::Other(why) => why.to_string().contains("replaces"),
         _ => false,

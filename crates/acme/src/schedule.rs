@@ -13,26 +13,28 @@ use std::time::Duration;
 
 /// Longest wait while the CA cannot be reached; attempts then cost the CA nothing.
 pub(crate) const UNREACHABLE_WAIT_S_MAX: i64 = 60 * 60;
-/// Longest wait while the CA refuses: a third of the certificate's lifetime is left for a success.
+/// Longest wait while the CA refuses orders. Renewal begins with a third of the certificate's lifetime left,
+/// which allows many attempts.
 pub(crate) const REFUSED_WAIT_S_MAX: i64 = 6 * 60 * 60;
 /// Wait if the CA reports too many requests without naming a time.
 pub(crate) const LIMITED_WAIT_S: i64 = 60 * 60;
-/// Longest accepted Retry-After; a CA that names a later time is asked earlier all the same.
+/// Longest accepted Retry-After; a CA that names a later time is asked after this time anyway.
 pub(crate) const RETRY_AFTER_S_MAX: i64 = 7 * 24 * 60 * 60;
-/// Least time between a replacement's start of validity and its own renewal; a tenth of its lifetime if that
-/// is less. A certificate whose renewal window is in the past is replaced at once (RFC 9773 §4.2), so a CA
-/// whose windows are always in the past would otherwise cause one order after the other.
+/// Minimum time between the start of a replacement certificate's validity and its own renewal; a tenth of its
+/// lifetime if that is less. A certificate whose renewal window is in the past is replaced at once (RFC 9773
+/// §4.2), so a CA whose windows are always in the past would otherwise cause one order after another.
 pub(crate) const RENEWED_AFTER_S: i64 = 24 * 60 * 60;
 /// Upper bound of the values that [`wait_s`] returns. A stored wait beyond it was written while the clock was
 /// ahead.
 const WAIT_S_MAX: i64 = RETRY_AFTER_S_MAX + REFUSED_WAIT_S_MAX;
-/// Shortest and longest interval between requests for a CA's window, whatever it says (RFC 9773 §4.3.2).
+/// Shortest and longest interval between requests for a CA's window, whatever the CA suggests (RFC 9773
+/// §4.3.2).
 pub(crate) const ASK_EVERY_S: (i64, i64) = (60, 24 * 60 * 60);
 /// Interval after which a CA that did not answer is asked again.
 pub(crate) const ASK_AGAIN_S: i64 = 60 * 60;
-/// Greatest number of new orders in [`ORDERS_SPAN_S`]; Let's Encrypt allows an account 300 in three hours.
+/// Maximum number of new orders in [`ORDERS_SPAN_S`]; Let's Encrypt allows an account 300 in three hours.
 pub(crate) const ORDERS_MAX: usize = 250;
-/// Time span of [`ORDERS_MAX`].
+/// Time span to which [`ORDERS_MAX`] applies.
 pub(crate) const ORDERS_SPAN_S: i64 = 3 * 60 * 60;
 
 /// Kind of a failure, which decides when the next attempt is made.
@@ -51,7 +53,7 @@ pub(crate) enum Kind {
 pub(crate) struct RenewalSchedule {
     /// Start and end of the validity, in seconds since the UNIX epoch; `None` if there is no certificate.
     pub(crate) validity: Option<(i64, i64)>,
-    /// Position of the renewal in the window, from 0 to 1.
+    /// Position of the renewal within the renewal window, from 0 to 1.
     pub(crate) lot: f64,
     /// Renewal window that the CA suggests.
     pub(crate) window: Option<(i64, i64)>,
@@ -131,9 +133,9 @@ fn share(span_s: i64, of: f64) -> i64 {
     (span_s as f64 * of.clamp(0.0, 1.0)) as i64
 }
 
-/// Returns the wait after `failures` failures in a row. The first wait is `first`; each is twice the one
-/// before, plus up to a quarter by lot, so that clients that failed together do not return together.
-/// `retry_after_s` is the CA's own value; `lot` is from 0 to 1.
+/// Returns the wait after `failures` failures in a row. The first wait is `first`; each further wait is twice
+/// the previous one, up to a maximum. `lot`, from 0 to 1, adds up to a quarter, so that clients that failed
+/// together do not return together. `retry_after_s` is the CA's Retry-After.
 pub(crate) fn wait_s(
     kind: Kind,
     failures: u32,
@@ -161,7 +163,8 @@ pub(crate) struct OrderRate {
 }
 
 impl OrderRate {
-    /// Checks whether a new order is allowed now. Returns the time at which it will be if not.
+    /// Checks whether a new order is allowed now. If it is not, the error is the time at which it will be
+    /// allowed.
     pub(crate) fn admit(&mut self, now_s: i64) -> Result<(), i64> {
         // Times in the future mean that the clock was set back; they are dropped.
         while self.at_s.front().is_some_and(|at| now_s - at >= ORDERS_SPAN_S || *at > now_s) {

@@ -27,12 +27,13 @@ use serde::{Deserialize, Serialize};
 )]
 type Lock<T> = std::sync::Mutex<T>;
 
-/// Longest delay of a CA's validation by an instance that has not confirmed a challenge.
+/// Longest time for which the CA's validation is delayed while instances have not confirmed a challenge.
 const SHOWN_WITHIN: Duration = Duration::from_secs(2);
 /// Prefix of the keys of challenges.
 const CHALLENGE: &str = "challenge.";
 
-/// Callback for each new value, and for each removed one. It must not block.
+/// Callback that receives a key with its new value, or with `None` if the value was removed. It must not
+/// block.
 pub type OnChange = Box<dyn Fn(&str, Option<&[u8]>) + Send + Sync>;
 
 /// Error of an operation on the shared data.
@@ -46,7 +47,7 @@ pub enum ShareError {
     Failed(String),
 }
 
-/// Data shared by several instances. All methods but `listen` block.
+/// Data shared by several instances. All methods except `listen` block.
 pub trait Share: fmt::Debug + Send + Sync {
     /// Begins to report changes of the shared data.
     ///
@@ -114,8 +115,9 @@ impl SharedChallenge {
         }
     }
 
-    /// Returns the challenge's key: by name, whose number is bounded, not by token, which is always new.
-    /// Every removed key leaves a delete marker.
+    /// Returns the key under which the challenge is shared. It contains the name, not the token: the number
+    /// of names is bounded, while every challenge has a new token, and every removed key leaves a delete
+    /// marker.
     fn key(&self) -> String {
         let (Self::Path { name, .. } | Self::Name { name, .. }) = self;
         format!("{CHALLENGE}{name}")

@@ -15,7 +15,7 @@
 //! *Memory:* the cells are constant-initialised thread-locals without a destructor, so that reaching them
 //! neither allocates nor locks nor registers anything, even on the first access: the counter may be called
 //! from inside the allocator, on a thread that is starting or ending. *Writer:* only the owning thread.
-//! *Cost:* two additions a call.
+//! *Cost:* two additions per call.
 //!
 //! A binary enables counting with one declaration:
 //!
@@ -54,7 +54,7 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Number of rounds in which [`Allocations::new`] measures the cost of its own reading; the smallest result
-/// counts.
+/// is used.
 const CALIBRATION_ROUNDS: usize = 100;
 
 /// Allocator calls and bytes of a thread, by direction.

@@ -1,4 +1,4 @@
-//! Without the counting allocator the handle returns an error, instead of reporting zeros for ever.
+//! Without the counting allocator the handle returns an error, instead of always reporting zeros.
 
 use allocations::{Allocations, AllocationsError};
 

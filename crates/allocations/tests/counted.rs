@@ -1,4 +1,4 @@
-//! The counter finds deliberate allocations exactly, and none where there are none.
+//! The counter counts deliberate allocations exactly, and reports none where none are made.
 
 use std::alloc::{Layout, System, alloc_zeroed, dealloc};
 use std::error::Error;
@@ -161,11 +161,11 @@ fn memory_is_what_was_asked_for() -> Outcome {
             let pointer = unsafe { alloc_zeroed(layout) };
             assert!(!pointer.is_null());
             assert_eq!(pointer.addr() % align, 0);
-            // SAFETY: `size` zeroed bytes at `pointer`, ours alone.
+            // SAFETY: `size` zeroed bytes begin at `pointer`, and nothing else refers to them.
             let bytes = unsafe { std::slice::from_raw_parts_mut(pointer, size) };
             assert!(bytes.iter().all(|&byte| byte == 0));
             bytes.fill(7);
-            // SAFETY: allocated above with the same layout, not used after.
+            // SAFETY: `pointer` was allocated above with the same layout, and is not used afterwards.
             unsafe { dealloc(pointer, layout) };
         }
     }

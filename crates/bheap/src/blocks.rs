@@ -74,8 +74,8 @@ impl<T: Copy> Arena<T> {
     /// Creates an empty arena of blocks of `page_bytes` bytes.
     ///
     /// # Errors
-    /// [`PageSizeError::NotPowerOfTwo`] or [`PageSizeError::TooSmall`] if `page_bytes` is no power of two or
-    /// fewer than four items fit; [`PageSizeError::ZeroSized`] if an item has no size.
+    /// [`PageSizeError::NotPowerOfTwo`] or [`PageSizeError::TooSmall`] if `page_bytes` is not a power of two
+    /// or fewer than four items fit; [`PageSizeError::ZeroSized`] if an item has no size.
     pub fn new(page_bytes: usize) -> Result<Self, PageSizeError> {
         if size_of::<T>() == 0 {
             return Err(PageSizeError::ZeroSized);

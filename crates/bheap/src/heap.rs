@@ -11,7 +11,8 @@ use crate::rows::{Full, Rows};
 use alloc::vec::Vec;
 use core::marker::PhantomData;
 
-/// The textbook binary heap, smallest first: the baseline of all comparisons and the twin in the tests.
+/// The textbook binary heap, smallest first: the baseline of all comparisons, and the reference
+/// implementation in the tests.
 ///
 /// ```
 /// let mut heap = bheap::BinaryHeap::from_vec(vec![30_u64, 10, 20]);
@@ -37,14 +38,16 @@ impl<T: Ord> BHeap<T> {
     /// Creates an empty B-heap for pages of `page_bytes` bytes.
     ///
     /// # Errors
-    /// Returns a [`PageSizeError`] if fewer than four items fill a page, or their number is no power of two.
+    /// Returns a [`PageSizeError`] if fewer than four items fill a page, or their number is not a power of
+    /// two.
     pub fn new(page_bytes: usize) -> Result<Self, PageSizeError> {
         let layout = PageLayout::for_page_bytes::<T>(page_bytes)?;
         let rows = AlignedRows::new(page_bytes, PageLayout::INDEX_OF_ROOT)?;
         Ok(Self { layout, rows, item: PhantomData })
     }
 
-    /// Creates an empty B-heap that holds at most `items_max` items; [`Heap::try_push`] returns items beyond.
+    /// Creates an empty B-heap that holds at most `items_max` items; [`Heap::try_push`] returns any further
+    /// item.
     ///
     /// # Errors
     /// Returns the errors of [`BHeap::new`].
@@ -54,7 +57,7 @@ impl<T: Ord> BHeap<T> {
         Ok(heap)
     }
 
-    /// Iterates over the items in the heap's own order.
+    /// Iterates over the items in storage order, which is not sorted.
     pub fn iter(&self) -> core::slice::Iter<'_, T> {
         self.rows.as_slice().iter()
     }
@@ -93,12 +96,12 @@ impl<T: Ord> BinaryHeap<T> {
         heap
     }
 
-    /// Iterates over the items in the heap's own order.
+    /// Iterates over the items in storage order, which is not sorted.
     pub fn iter(&self) -> core::slice::Iter<'_, T> {
         self.rows.iter()
     }
 
-    /// Returns the items in the heap's own order; the inverse of [`BinaryHeap::from_vec`].
+    /// Returns the items in storage order; the inverse of [`BinaryHeap::from_vec`].
     #[must_use]
     pub fn into_vec(self) -> Vec<T> {
         self.rows
@@ -190,7 +193,7 @@ impl<T: Ord, L: Layout, R: Rows<T>> Heap<T, L, R> {
         Some(self.replace_at(0, item))
     }
 
-    /// Adds all of `items` at once, in O(n) of the items then in the heap.
+    /// Adds all of `items` at once, in O(n), where n is the number of items then in the heap.
     ///
     /// # Errors
     /// [`Full`] with all of the items if there is no room for all; none has been added.
@@ -334,7 +337,7 @@ impl<T: Ord, L: Layout, R: Rows<T>> Heap<T, L, R> {
 struct ReplaceGuard<'a, T: Ord, L: Layout, R: Rows<T>> {
     heap: &'a mut Heap<T, L, R>,
     item: Option<T>,
-    /// Position of the successor.
+    /// Position of the item's successor.
     at: usize,
 }
 

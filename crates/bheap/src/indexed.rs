@@ -1,11 +1,12 @@
-//! A heap that knows the position of each of its items, for removal and update by handle.
+//! A heap that tracks the position of each of its items, for removal and update by handle.
 //!
 //! ```text
 //!   handle ─▶ slots[slot] = position ─▶ rows[position] = (key, slot)
 //! ```
-//! Every move of an item writes its new position to its slot. That is the price: the slots take as many pages
-//! again, and an operation touches one for each level that it moves an item (the queue of the original
-//! article pays it too: its items carry their index). [`crate::LazyQueue`] does not pay it.
+//! Every move of an item writes its new position to its slot. This has a price: the slots take as many pages
+//! again, and an operation touches one of them for each level by which it moves an item (the queue of the
+//! original article has the same cost, since its items carry their index). [`crate::LazyQueue`] avoids this
+//! cost.
 
 use crate::heap::Heap;
 use crate::layout::{Binary, Layout, PageLayout, PageSizeError};
@@ -29,7 +30,7 @@ pub(crate) fn queue_number() -> u32 {
 pub struct Entry<K> {
     /// The key, which is compared.
     pub key: K,
-    /// Number of the slot.
+    /// Number of the slot that records the item's position.
     pub slot: u32,
 }
 
@@ -69,7 +70,7 @@ pub struct Positions<R> {
 }
 
 impl<R> Positions<R> {
-    /// Returns a free slot; `None` if the greatest number of slots is in use.
+    /// Returns a free slot; `None` if the maximum number of slots is in use.
     fn take_slot(&mut self) -> Option<u32> {
         if self.free == NONE {
             let slot = u32::try_from(self.slots.len()).ok().filter(|slot| *slot != NONE)?;

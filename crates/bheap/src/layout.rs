@@ -13,7 +13,7 @@
 pub struct ChildRange {
     /// Position of the first child.
     pub first: usize,
-    /// Greatest number of children (fewer exist at the end of the array).
+    /// Maximum number of children; fewer exist at the end of the array.
     pub count: usize,
 }
 
@@ -61,7 +61,7 @@ impl<const D: usize> Layout for Dary<D> {
 /// Reason why a page size cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PageSizeError {
-    /// The number of items in a page is no power of two.
+    /// The number of items in a page is not a power of two.
     NotPowerOfTwo(usize),
     /// Fewer than four items fit in a page: there is no room for a row of siblings and a row of children.
     TooSmall(usize),
@@ -83,7 +83,7 @@ impl core::error::Error for PageSizeError {}
 
 /// The B-heap's layout, as published: a page holds a small tree, filled vertically.
 ///
-/// Drawn for eight items a page; numbers are indices (position + 1), lines are parents:
+/// Drawn for eight items per page; numbers are indices (position + 1), lines are parents:
 ///
 /// ```text
 ///   page 0    ·                 index 0 is never used
@@ -98,7 +98,7 @@ impl core::error::Error for PageSizeError {}
 ///                       └─ 15 ══ page 8   siblings always share one
 /// ```
 ///
-/// With `P` items a page and `o` the offset in page `p`:
+/// With `P` items per page and `o` the offset in page `p`:
 /// - in page 0, children of `o` are `2o` and `2o + 1` while those are in the page;
 /// - in a later page, offsets 0 and 1 have one child each, at `o + 2`; others have `2o` and `2o + 1`;
 /// - the bottom row is the upper half of the offsets. Counted over all pages, its node number
@@ -120,8 +120,8 @@ impl PageLayout {
     /// Creates a layout for pages of `page_items` items.
     ///
     /// # Errors
-    /// [`PageSizeError::TooSmall`] for fewer than four items, [`PageSizeError::NotPowerOfTwo`] for no power
-    /// of two.
+    /// [`PageSizeError::TooSmall`] for fewer than four items, [`PageSizeError::NotPowerOfTwo`] if the number
+    /// is not a power of two.
     pub const fn new(page_items: usize) -> Result<Self, PageSizeError> {
         if !page_items.is_power_of_two() {
             return Err(PageSizeError::NotPowerOfTwo(page_items));
@@ -136,8 +136,8 @@ impl PageLayout {
     /// two.
     ///
     /// # Errors
-    /// Returns a [`PageSizeError`] if the items in a page are fewer than four or no power of two, or `T` has
-    /// no size.
+    /// Returns a [`PageSizeError`] if the number of items in a page is less than four or not a power of two,
+    /// or if `T` has no size.
     pub const fn for_page_bytes<T>(page_bytes: usize) -> Result<Self, PageSizeError> {
         let size = size_of::<T>();
         if size == 0 {

@@ -34,7 +34,7 @@
 //! | 1,954 (all) | 0 | 0 | 0 |
 //!
 //! (The page queue was made for nine pages in the first two lines, for 64 in the others; its first touch of
-//! each page is included.) In RAM, with a key and a value of eight bytes each, it took 56 ns an operation at
+//! each page is included.) In RAM, with a key and a value of eight bytes each, it took 56 ns per operation at
 //! a million items and 65 to 75 at sixteen million, where the best of the heaps took 88 and 280.
 //!
 //! # Choosing a queue
@@ -97,18 +97,13 @@
 //! be merged, and `PageQueue` needs items that are `Copy`: larger items can be referred to by a handle or an
 //! index.
 //!
-//! # Users
-//!
-//! Nighttrain's servers use [`PageQueue`] alone. [`Lazy`], [`Indexed`] and `file` are here for other programs, as parts of the
-//! published crate. The tests of this crate keep them: each against a slow twin, `file` also against cut and damaged files.
-//!
 //! # Comparison with other crates
 //!
 //! `std::collections::BinaryHeap`, `dary_heap` and `orx-priority-queue` are heaps in one array; they compare
-//! fewer items than the textbook heap and miss the cache like it (4 and 8 children a node miss it less). A
-//! *sequence heap* (Sanders, 2000) merges sorted runs where this queue distributes unsorted ones; it is the
-//! design of STXXL's queue, whose authors report about twice the speed of a binary heap in RAM and a constant
-//! number of transfers for each block of items on disk.
+//! fewer items than the textbook heap, but have the same cache misses (4 or 8 children per node reduce the
+//! misses). A *sequence heap* (Sanders, 2000) merges sorted runs where this queue distributes unsorted ones;
+//! it is the design of STXXL's queue, whose authors report about twice the speed of a binary heap in RAM and
+//! a constant number of transfers for each block of items on disk.
 
 #![no_std]
 

@@ -30,21 +30,21 @@ pub struct AlignedRows<T> {
     len: usize,
     lead: usize,
     page_bytes: usize,
-    /// Greatest number of items.
+    /// Maximum number of items.
     items_max: usize,
 }
 
 // SAFETY: the array owns its items as a `Vec` does; sending it sends them, sharing it shares them.
 unsafe impl<T: Send> Send for AlignedRows<T> {}
-// SAFETY: as above; nothing in it can be changed through a shared reference.
+// SAFETY: nothing in the array can be changed through a shared reference; sharing it shares its items.
 unsafe impl<T: Sync> Sync for AlignedRows<T> {}
 
 impl<T> AlignedRows<T> {
     /// Creates an empty array, without an allocation. `lead` cells stay unused before the first item.
     ///
     /// # Errors
-    /// Returns a [`PageSizeError`] if `page_bytes` is no power of two or smaller than the alignment of `T`,
-    /// or `T` has no size.
+    /// Returns a [`PageSizeError`] if `page_bytes` is not a power of two or is smaller than the alignment of
+    /// `T`, or `T` has no size.
     pub const fn new(page_bytes: usize, lead: usize) -> Result<Self, PageSizeError> {
         if size_of::<T>() == 0 {
             return Err(PageSizeError::ZeroSized);
@@ -59,7 +59,7 @@ impl<T> AlignedRows<T> {
         Ok(Self { base: NonNull::dangling(), cells: 0, len: 0, lead, page_bytes, items_max })
     }
 
-    /// Limits the array to `items_max` items: [`Rows::push`] returns items beyond.
+    /// Limits the array to `items_max` items: [`Rows::push`] returns any further item.
     #[must_use]
     pub const fn limited(mut self, items_max: usize) -> Self {
         if items_max < self.items_max {
@@ -167,7 +167,8 @@ impl<T> Rows<T> for AlignedRows<T> {
     fn pop(&mut self) -> Option<T> {
         self.len = self.len.checked_sub(1)?;
         let cell = self.base.as_ptr().wrapping_add(self.lead + self.len);
-        // SAFETY: the cell was initialised and, with `len` lowered, now counts as not: it is read exactly once.
+        // SAFETY: the cell is initialised; since `len` has been lowered, it now counts as uninitialised, so
+        // it is read exactly once.
         Some(unsafe { cell.read() })
     }
 }

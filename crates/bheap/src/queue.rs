@@ -35,10 +35,11 @@ pub trait PriorityQueue {
     /// Calls `look` with each item, in no particular order.
     fn for_each(&self, look: impl FnMut(&Self::Item));
 
-    /// Adds many items at once, in O(n) of the items then queued: they are not inserted one by one.
+    /// Adds many items at once, in O(n), where n is the number of items then queued: they are not inserted
+    /// one by one.
     ///
     /// # Errors
-    /// [`Full`] with all of them if there is no room for all; none has been added.
+    /// [`Full`] with all of the items if there is no room for all; none has been added.
     fn load(&mut self, items: Vec<Self::Item>) -> Result<(), Full<Vec<Self::Item>>>;
 
     /// Returns whether the queue is empty.
@@ -165,13 +166,13 @@ impl core::fmt::Display for StaleHandle {
 
 impl core::error::Error for StaleHandle {}
 
-/// Reason why an item keeps its key.
+/// Reason why a key could not be changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
     /// The handle's item has left, or the handle belongs to another queue.
     Stale,
-    /// There is no room for the new key beside the old one.
+    /// There is no room for the new key in addition to the old one.
     Full,
 }
 
@@ -194,9 +195,9 @@ impl core::error::Error for Refusal {}
 
 /// A queue of keys that can be changed and removed while they wait.
 ///
-/// There is no `pop_push` here: the walk of the last item that it saves in a heap is spent on the new item's
-/// slot in a queue with handles. For a timer that is restarted, use [`HandleQueue::update`] of the smallest
-/// key.
+/// There is no `pop_push`: in a heap it saves the walk of the last item, but a queue with handles would lose
+/// that gain to the new item's slot. For a timer that is restarted, use [`HandleQueue::update`] of the
+/// smallest key.
 pub trait HandleQueue<K> {
     /// Adds a key.
     ///
@@ -220,11 +221,11 @@ pub trait HandleQueue<K> {
     /// [`Refusal::Stale`] if the item has left already or was never in this queue; [`Refusal::Full`] if there
     /// is no room for the new key. The item then keeps its key and its handle.
     fn update(&mut self, handle: Handle, key: K) -> Result<Handle, Refusal>;
-    /// Adds many keys at once, in O(n) of the keys then queued; `handed` is called with their handles, in the
-    /// order of `keys`.
+    /// Adds many keys at once, in O(n), where n is the number of keys then queued; `handed` is called with
+    /// their handles, in the order of `keys`.
     ///
     /// # Errors
-    /// [`Full`] with all of them if there is no room for all; no key has been queued, and no handle given
+    /// [`Full`] with all of the keys if there is no room for all; no key has been queued, and no handle given
     /// out.
     fn load(&mut self, keys: Vec<K>, handed: impl FnMut(Handle)) -> Result<(), Full<Vec<K>>>;
     /// Calls `look` with each key and its handle, in no particular order.

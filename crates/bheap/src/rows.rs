@@ -1,7 +1,7 @@
 //! Storage of a heap's items: anything that can be indexed, swapped and grown at its end.
 //!
 //! A heap needs nothing else. Page-aligned memory, a mapped file, a recorder of addresses and a table of
-//! positions are therefore each a [`Rows`], and none costs a heap anything that does not use it.
+//! positions are therefore each a [`Rows`], and a heap does not pay for those that it does not use.
 
 use alloc::vec::Vec;
 

@@ -13,7 +13,8 @@ pub enum Coding {
     Brotli = 2,
     /// Zstandard (RFC 8878).
     Zstd = 3,
-    /// Coding removed: the origin sent a coded answer, decoded for a client that cannot read that coding.
+    /// Coding removed: the origin sent the content encoded, and it was decoded for clients that do not accept
+    /// that coding.
     Decoded = 4,
 }
 
@@ -47,7 +48,7 @@ impl Coding {
 
     /// Suffix of the entity tag when the same content is sent in this coding.
     ///
-    /// The suffix stands for the exact bytes, too. A change of the encoder (its level or version) that
+    /// The suffix also identifies the exact bytes. A change of the encoder (its level or version) that
     /// produces other bytes needs a new suffix; otherwise a client appends a part of the new bytes to a part
     /// of the old ones (RFC 9110 §13.1.5).
     pub const fn tag_suffix(self) -> &'static str {
@@ -64,18 +65,18 @@ impl Coding {
 /// Settings for compression: which content is encoded, and in which codings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Compress {
-    /// Codings to encode in, by our preference where a client accepts several equally; empty turns
+    /// Codings to encode in, in our order of preference for clients that accept several equally; empty turns
     /// compression off.
     pub codings: Vec<Coding>,
     /// Media types whose content is encoded, in lower case: `text/html`, `text/*`, `*+json`.
     pub types: Vec<Box<str>>,
-    /// Bytes of the shortest content that is encoded.
+    /// Length of the shortest content that is encoded, in bytes.
     pub bytes_min: u64,
-    /// Bytes of the longest content that is encoded.
+    /// Length of the longest content that is encoded, in bytes.
     pub bytes_max: u64,
 }
 
-/// Media types of text, and of content that shrinks as well as text does.
+/// Media types of text, and of other content that compresses as well as text.
 const TYPES: [&str; 12] = [
     "text/*",
     "*+json",
@@ -96,7 +97,7 @@ impl Default for Compress {
         Self {
             codings: Coding::MADE.to_vec(),
             types: TYPES.map(Into::into).to_vec(),
-            // Shorter content fits into one packet with its head.
+            // Content of less than 1 KiB fits into one packet with its head.
             bytes_min: 1 << 10,
             bytes_max: 8 << 20,
         }

@@ -10,20 +10,21 @@
 
 use engine::{store::Hash, sys::span::Span};
 
-/// Most tags of one answer. An answer with more is not stored, because not all of its tags could purge it.
+/// Maximum number of tags of one answer. An answer with more is not stored, because not all of its tags could
+/// purge it.
 pub(crate) const TAGS_MAX: usize = 1024;
-/// Most bytes of an answer's tag fields; an answer with more is not stored.
+/// Maximum total length of an answer's tag fields in bytes; an answer with longer ones is not stored.
 pub(crate) const TAGS_BYTES_MAX: usize = 32 * 1024;
 
-/// Default names of the tag fields: those of Fastly and Varnish's plug-ins, of vmod_xkey, of Cloudflare, of
-/// Drupal, of FOSHttpCache, and of Magento.
+/// Default names of the tag fields: those used by Fastly and Varnish's plug-ins, vmod_xkey, Cloudflare,
+/// Drupal, FOSHttpCache and Magento.
 pub(crate) const TAG_FIELDS: [&str; 6] =
     ["Surrogate-Key", "xkey", "Cache-Tag", "Cache-Tags", "X-Cache-Tags", "X-Magento-Tags"];
 
 /// Number of the section with the tags' hashes in an object's extra bytes.
 const SECTION: u32 = 1;
-/// Number of the section with the tags' words, as written in a field. Stored where there are peers, because
-/// peers hash with another seed.
+/// Number of the section with the text of the tags, as written in a field. The section is stored if there are
+/// peers, because peers hash with another seed.
 const WORDS_SECTION: u32 = 2;
 const SECTION_HEADER_BYTES: usize = 8;
 const WORD: usize = size_of::<u64>();
@@ -79,7 +80,7 @@ pub(crate) fn text<'h>(headers: impl Iterator<Item = (&'h str, &'h [u8])>, field
     text
 }
 
-/// Encodes the extra bytes of an object with these tags, and with their words if given; empty without tags.
+/// Encodes the extra bytes of an object with these tags, and with their text if given; empty without tags.
 pub(crate) fn extra(tags: &[u64], words: &[u8]) -> Vec<u8> {
     let mut extra = section(tags);
     if !words.is_empty() {
@@ -91,7 +92,7 @@ pub(crate) fn extra(tags: &[u64], words: &[u8]) -> Vec<u8> {
     extra
 }
 
-/// Returns the words of an object's tags; `None` if the object has tags whose words were not stored.
+/// Returns the text of an object's tags; `None` if the object has tags whose text was not stored.
 pub(crate) fn stored_words(extra: Span<'_>) -> Result<Option<Vec<u8>>, TagsError> {
     let words = section_of(extra, WORDS_SECTION)?;
     if words.is_empty() {
@@ -193,7 +194,7 @@ mod tests {
         of(lines.map(|(name, value)| (name, value.trim().as_bytes())), &fields(), hash)
     }
 
-    /// Presents bytes as the store holds them.
+    /// Calls `with` on a span of these bytes, as the store would present them.
     fn with_span<R>(extra: &[u8], with: impl FnOnce(Span<'_>) -> R) -> R {
         let words: Vec<AtomicU64> = (0..extra.len().div_ceil(WORD)).map(|_| AtomicU64::new(0)).collect();
         let span = Span::new(&words, 0..extra.len());

@@ -15,7 +15,8 @@ pub(crate) struct Heartbeat {
     pub(crate) v: u32,
     /// Random number that identifies the process.
     pub(crate) instance: String,
-    /// Generation of the stream to which `applied` refers, of all that had this name.
+    /// Generation of the stream to which `applied` refers; a stream that replaces another of the same name
+    /// has a higher generation.
     pub(crate) generation: u64,
     /// Sequence number up to which the instance has applied all purges.
     pub(crate) applied: u64,
@@ -53,14 +54,14 @@ impl Heartbeat {
     }
 
     /// Returns the instance's lease, at most the longest allowed one. A heartbeat of another format version
-    /// counts as having the longest.
+    /// counts as having the longest lease.
     pub(crate) fn lease_ms(&self) -> u64 {
         let longest = u64::try_from(LEASE_MAX.as_millis()).unwrap_or(u64::MAX);
         if self.v == VERSION { self.lease_ms.min(longest) } else { longest }
     }
 
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
-        // A struct of text and numbers alone always serialises.
+        // A struct of text and numbers always serialises.
         serde_json::to_vec(self).unwrap_or_default()
     }
 

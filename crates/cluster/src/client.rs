@@ -26,9 +26,9 @@ use crate::{
     wish::{Outcome, PurgeRequest, PurgeRequestError, Scope, WISHES_MAX},
 };
 
-/// Number of helpers that carry out purges and save the position.
+/// Number of helper threads that carry out purges and save the position.
 const HELPERS: usize = 2;
-/// Greatest number of shared buckets.
+/// Maximum number of shared buckets.
 const VAULTS_MAX: usize = 1;
 
 /// Error that prevents the cluster from starting. An unreachable cluster is not one.
@@ -55,7 +55,7 @@ pub(crate) struct Common {
     pub(crate) instance: String,
     pub(crate) counts: Arc<Counts>,
     pub(crate) view: watch::Sender<InstanceTable>,
-    /// The connection, while there is one on which stream and bucket were found.
+    /// The connection, while one is open and its stream and bucket have been found.
     pub(crate) open: watch::Sender<Option<Context>>,
     pub(crate) state: watch::Sender<State>,
     /// Subject for reports that a purge was carried out; empty until it is subscribed.
@@ -64,7 +64,7 @@ pub(crate) struct Common {
     pub(crate) vault: watch::Sender<Option<String>>,
     /// Signal that a heartbeat must be written now.
     pub(crate) renew: Notify,
-    /// Signal that the stream is no longer the known one.
+    /// Signal that the purge stream is a different one, or an older state of itself.
     pub(crate) doubt: Notify,
     applied: AtomicU64,
     generation: AtomicU64,
@@ -72,8 +72,8 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    /// Returns the time of the clock by which other instances are judged: it stands still while the machine
-    /// sleeps.
+    /// Returns the time of the monotonic clock by which other instances' leases are judged; the clock stands
+    /// still while the machine sleeps.
     pub(crate) fn now_ms(&self) -> u64 {
         clock::monotonic_ns() / 1_000_000
     }
@@ -148,7 +148,7 @@ impl Cluster {
     }
 
     /// Sends a purge to the other instances. The receiver yields the result once the condition of `scope` is
-    /// met or the time is up. `is_carried_out` means that the purge is already applied here.
+    /// met or the time limit has passed. `is_carried_out` means that the purge is already applied here.
     pub fn request_purge(
         &self,
         purge: Purge,
@@ -197,8 +197,8 @@ impl Cluster {
         }
     }
 
-    /// Returns the time within which a purge takes effect everywhere: an unreachable instance is waited for
-    /// until its lease has expired.
+    /// Returns the time within which a purge takes effect everywhere. For an unreachable instance, a purge
+    /// waits until its lease has expired.
     #[must_use]
     pub fn settle_time(&self) -> Duration {
         self.common.config.lease * 2 + Duration::from_secs(5)

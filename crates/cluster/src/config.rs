@@ -4,11 +4,11 @@ use std::{fmt, path::PathBuf, str::FromStr, time::Duration};
 
 use crate::vault::VaultConfig;
 
-/// The shortest lease: a busy machine would lose a shorter one.
+/// The shortest lease: a busy machine could fail to renew a shorter one in time.
 pub const LEASE_MIN: Duration = Duration::from_millis(300);
 /// The longest lease, which is also the longest time that a purge may wait for an unreachable instance.
 pub const LEASE_MAX: Duration = Duration::from_secs(60);
-/// Greatest number of characters of a name.
+/// Maximum number of characters of a name.
 const NAME_CHARS_MAX: usize = 64;
 
 /// Configuration of this instance and of its cluster.
@@ -31,15 +31,15 @@ pub struct Config {
     pub replicas: usize,
     /// Name of the stream of purges, and of its subject.
     pub stream: Name,
-    /// Name of the bucket of instances.
+    /// Name of the bucket that holds the instances' heartbeats.
     pub bucket: Name,
     /// Behaviour for stored objects after the lease has expired.
     pub when_cut_off: WhenCutOff,
-    /// File of the purge position; `None` if the store does not survive a restart either.
+    /// File that stores the purge position; `None` if the store does not survive a restart.
     pub position: Option<PathBuf>,
     /// Address at which peers reach this instance; empty if there is none.
     pub address: String,
-    /// Configuration of the data shared beside purges; `None` for none.
+    /// Configuration of the data shared in addition to purges; `None` for none.
     pub vault: Option<VaultConfig>,
 }
 
@@ -74,7 +74,8 @@ impl Config {
     }
 }
 
-/// Credentials for the cluster, if its address has none (`nats://USER:PASSWORD@HOST`, `nats://TOKEN@HOST`).
+/// Credentials for the cluster, used if its address contains none (`nats://USER:PASSWORD@HOST`,
+/// `nats://TOKEN@HOST`).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Login {
     /// No credentials.

@@ -1,6 +1,6 @@
-//! Connection to the cluster. Reconnecting is done here and not by the library, so that each failure is
-//! reported as what it is, and a silent connection is given up when its answer is needed, not when TCP times
-//! out.
+//! Connection to the cluster. This module reconnects by itself instead of leaving that to the library, so
+//! that each failure is reported with its cause, and a silent connection is dropped when an expected answer
+//! is overdue, not when TCP times out.
 
 use std::{fs, sync::Arc, time::Duration};
 
@@ -14,7 +14,7 @@ use crate::{
     keeper::Fault,
 };
 
-/// Shortest and longest time limit of an attempt.
+/// Shortest and longest time limit of a connection attempt.
 const WITHIN: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(2));
 
 /// A connection, and a signal for its end.

@@ -58,7 +58,7 @@ use crate::{
 const PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
 /// Time within which the heartbeat confirms a purge that was already reported to its publisher.
 const CARD_WITHIN: Duration = Duration::from_millis(50);
-/// Longest time that a shutdown waits for the cluster to learn of it.
+/// Longest time that a shutdown takes to inform the cluster.
 const LEAVE_WITHIN: Duration = Duration::from_millis(500);
 
 /// Contents of the position file when it was opened.
@@ -66,7 +66,7 @@ pub(crate) type StoredPosition = Option<(PositionFile, Option<(Position, u128)>)
 
 type OptionalFuture<T> = Option<Pin<Box<dyn Future<Output = T>>>>;
 
-/// Waits for an optional future; waits for ever if there is none.
+/// Awaits an optional future; never returns if there is none.
 async fn await_if_some<T>(waiting: &mut OptionalFuture<T>) -> T {
     match waiting {
         Some(future) => {
@@ -167,7 +167,7 @@ struct ClusterTask {
     server: Arc<dyn PurgeExecutor>,
     carried_out: AppliedRecords,
     file: Option<Arc<PositionFile>>,
-    /// Identity of the previous process with this store, which has ended.
+    /// Identity of the previous process that used this store; that process has ended.
     was: Option<String>,
     /// Position in the stream; `None` if it is unknown which purges the store has missed.
     position: Option<Position>,
@@ -179,7 +179,8 @@ struct ClusterTask {
     lease: Option<Lease>,
     said: Option<String>,
     bucket: Option<kv::Store>,
-    /// True if a published record got a sequence number that had been seen before.
+    /// True if a published record got a sequence number that had been seen before, so the stream must be a
+    /// different one.
     is_another: bool,
     /// True if the stream has skipped a sequence while this instance followed it: the purges in between are
     /// lost.
@@ -336,7 +337,7 @@ impl ClusterTask {
                                 generation: position.generation,
                                 applied: position.applied,
                             };
-                            // A notice that is lost or refused is made up for by the next heartbeat.
+                            // If the notice is lost or refused, the next heartbeat reports the same progress.
                             let bytes = serde_json::to_vec(&said).unwrap_or_default();
                             let _ = connection.client.publish(to, bytes.into()).await;
                             card_by.get_or_insert(Instant::now() + CARD_WITHIN);

@@ -8,17 +8,18 @@
 //!                                 ▼
 //!              everywhere: each heartbeat confirms it, or has not changed for lease + margin
 //! ```
-//! One thread, `cluster`, with a runtime of its own does all of it (`keeper`). With the loops it shares only
-//! a point in time, until which they may serve stored objects; it moves that on through [`PurgeExecutor`]. It
-//! knows no server and no HTTP. Nothing here votes, elects or replicates: the NATS cluster does that.
+//! One thread, `cluster`, with a runtime of its own does all of it (`keeper`). It shares one value with the
+//! event loops: the time until which they may serve stored objects, which it extends through
+//! [`PurgeExecutor`]. This crate contains no server and no HTTP. It does not vote, elect or replicate: the
+//! NATS cluster does that.
 //!
 //! **Guarantee.** An instance serves stored objects until a lease after it *sent* its last renewal that the
 //! cluster accepted (`lease`), by its own clock, which also runs while the machine sleeps. A purge that was
 //! acknowledged everywhere was carried out by each instance, or that instance's lease had expired before
 //! (`view`). Decision 052 proves it.
 //!
-//! *Bounds:* [`WISHES_MAX`] purges wait at once, [`RECORD_BYTES_MAX`] bytes each; [`INSTANCES_MAX`] instances
-//! are known.
+//! *Bounds:* at most [`WISHES_MAX`] purges wait at once, of at most [`RECORD_BYTES_MAX`] bytes each; at most
+//! [`INSTANCES_MAX`] instances are known.
 
 mod card;
 mod client;
@@ -55,11 +56,11 @@ pub trait PurgeExecutor: Send + Sync + 'static {
     /// Marks every stored object for revalidation, because purges may have been missed.
     ///
     /// # Errors
-    /// Returns an [`ExecuteError`] if it must be tried again.
+    /// Returns an [`ExecuteError`] if the call must be repeated.
     fn mark_all_unverified(&self) -> Result<(), ExecuteError>;
 
-    /// Allows stored objects to be served until this time of [`engine::cores::clock::boot_ms`]; `None` for
-    /// ever.
+    /// Allows stored objects to be served until this time of [`engine::cores::clock::boot_ms`]; `None` for no
+    /// time limit.
     fn set_lease(&self, boot_ms: Option<u64>);
 
     /// Announces that the purge with this sequence number, in the stream of this generation, is about to be
@@ -69,9 +70,9 @@ pub trait PurgeExecutor: Send + Sync + 'static {
     /// Reports that everything up to this sequence number has been carried out.
     fn note_applied(&self, generation: u64, sequence: u64);
 
-    /// Returns whether an own purge, already in force here before it was published, is carried out once more
-    /// when it arrives with its sequence number: peers that did not have it yet may have answered us in the
-    /// meantime.
+    /// Returns whether this instance carries out its own purge again when the purge arrives from the stream.
+    /// The purge was in force here before it was published, but peers that had not applied it yet may have
+    /// answered us in the meantime.
     fn repeats_own_purges(&self) -> bool;
 
     /// Reports the live instances, including this one, with the addresses that they announce; called at each

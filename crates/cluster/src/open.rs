@@ -19,17 +19,17 @@ use crate::{
 /// Time for which purges are kept for absent instances. An instance that is absent for longer revalidates
 /// everything.
 const PURGES_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
-/// Greatest total size of the kept purges; beyond it the oldest is removed.
+/// Maximum total size of the kept purges; beyond it the oldest is removed.
 const PURGES_BYTES_MAX: i64 = 256 << 20;
 /// Time of silence after which an instance is forgotten.
 pub(crate) const CARDS_KEPT: Duration = Duration::from_secs(24 * 3600);
 /// Time for which the stream recognises a duplicate of a purge whose acknowledgement was lost.
 const DUPLICATES_KNOWN: Duration = Duration::from_secs(120);
-/// Greatest total size of the shared data: a certificate and its order are some ten thousand bytes.
+/// Maximum total size of the shared data: a certificate and its order are some ten thousand bytes.
 const VAULT_BYTES_MAX: i64 = 64 << 20;
-/// Greatest length of a heartbeat in bytes.
+/// Maximum length of a heartbeat in bytes.
 const CARD_BYTES_MAX: i32 = 4096;
-/// Length allowed for a message's headers beside its record.
+/// Length allowed for a message's headers, in addition to its record.
 const HEADERS_BYTES: i32 = 1024;
 
 /// State of the stream when it was opened.
@@ -98,7 +98,7 @@ async fn make(
     }
 }
 
-/// Opens the bucket of instances, or creates it.
+/// Opens the bucket of heartbeats, or creates it.
 pub(crate) async fn bucket(context: &Context, config: &Config) -> Result<kv::Store, Fault> {
     let name = config.bucket.to_string();
     match context.get_stream(format!("KV_{name}")).await {
@@ -171,7 +171,7 @@ async fn make_bucket(
     made.map_err(|error| Fault::of("cannot create the bucket", &error))
 }
 
-/// Returns whether the server is a single one, which names no cluster.
+/// Returns whether the server runs alone: it then names no cluster.
 fn is_one_server(context: &Context) -> bool {
     context.client().server_info().cluster.is_none()
 }

@@ -9,7 +9,7 @@
 //! a copy, has missed purges that the position counts as carried out. Everything is then revalidated.
 //!
 //! Words are 8 bytes, little-endian. The file is overwritten in one go, after the purges that it counts are
-//! on the disk, and the write is not waited for: an older position only repeats purges, and a torn one
+//! on the disk, and nothing waits for the write: an older position only repeats purges, and a torn one
 //! revalidates everything.
 
 use std::{
@@ -28,7 +28,7 @@ const WORDS: usize = 9;
 /// A position in a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Position {
-    /// Generation of the stream, of all that had this name.
+    /// Generation of the stream; a stream that replaces another of the same name has a higher generation.
     pub(crate) generation: u64,
     /// Creation time of the stream by its servers' clocks; it is only compared for equality.
     pub(crate) made_ns: u64,
@@ -44,8 +44,8 @@ pub(crate) struct PositionFile {
     store: PathBuf,
 }
 
-/// Returns the identity of a store's file (word 7); 0 if there is no file. `write` computes the identity anew
-/// each time, because the first start opens the position before it creates the store.
+/// Returns the identity of a store's file (word 7); 0 if there is no file. `write` computes the identity
+/// again each time, because the first start opens the position before it creates the store.
 fn identity(store: &Path) -> u64 {
     let of = |of: std::fs::Metadata| [of.dev().to_le_bytes(), of.ino().to_le_bytes()].concat();
     std::fs::metadata(store).map_or(0, |metadata| xxh3_64(&of(metadata)).max(1))

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 /// Format version that this program writes.
 const VERSION: u32 = 1;
-/// Greatest length of a record in bytes. A larger purge must purge everything instead.
+/// Maximum length of a record in bytes. A larger purge must purge everything instead.
 pub const RECORD_BYTES_MAX: usize = 128 << 10;
 
 /// A purge: a selection of stored objects, and how they are purged.
@@ -106,7 +106,7 @@ impl Record {
             RecordContent::Unknown { is_soft, .. } => ("all", *is_soft, Vec::new()),
         };
         let (id, by, to, kind) = (self.id.clone(), self.by.clone(), self.to.clone(), kind.to_owned());
-        // A struct of text and numbers alone always serialises.
+        // A struct of text and numbers always serialises.
         serde_json::to_vec(&RecordJson { v: VERSION, id, by, kind, soft, of, to }).unwrap_or_default()
     }
 

@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 
 use crate::{card::Heartbeat, record::AppliedNotice};
 
-/// Greatest number of known instances, alive or not.
+/// Maximum number of known instances, alive or not.
 pub const INSTANCES_MAX: usize = 4096;
 
 /// State of an instance with regard to a purge.
@@ -103,7 +103,7 @@ pub struct ClusterStatus {
 
 #[derive(Debug, Clone)]
 struct Entry {
-    /// The heartbeat; `None` if it is unreadable or was deleted, perhaps by somebody else.
+    /// The heartbeat; `None` if it is unreadable or was deleted, possibly by another program.
     card: Option<Heartbeat>,
     /// The longest lease that the instance may have.
     lease_ms: u64,
@@ -118,7 +118,7 @@ struct OwnHeartbeat {
     applied: u64,
 }
 
-/// Table of the instances; see the module.
+/// Table of the instances (see the module documentation).
 #[derive(Debug, Clone, Default)]
 pub(crate) struct InstanceTable {
     entries: BTreeMap<String, Entry>,
@@ -142,19 +142,19 @@ pub(crate) struct PurgeProgress {
     pub(crate) instances: Vec<(String, InstancePurgeState)>,
     /// True if the purge is in force everywhere.
     pub(crate) is_settled: bool,
-    /// Time at which a newly written heartbeat of ours may bring progress.
+    /// Time at which a new heartbeat of this instance may show progress.
     pub(crate) again_ms: Option<u64>,
 }
 
-/// Returns the time for which a lease is waited for: its length and a margin, since clocks run at different
-/// rates.
+/// Returns how long to wait until a lease has surely expired: its length and a margin, since clocks run at
+/// different rates.
 pub(crate) fn with_margin(lease_ms: u64) -> u64 {
     lease_ms + (lease_ms / 10).max(20)
 }
 
 impl InstanceTable {
-    /// Begins a new watch, perhaps of another bucket: instances that joined under the old one are waited for
-    /// as long as their leases may run.
+    /// Begins a new watch, possibly of another bucket. Purges then wait for instances that joined under the
+    /// old bucket, as long as their leases may run.
     pub(crate) fn watch_begins(&mut self, now_ms: u64) {
         self.since_ms = now_ms;
         self.own = None;
@@ -184,8 +184,8 @@ impl InstanceTable {
         self.entries.insert(name.to_owned(), Entry { card, lease_ms, learned_ms: now_ms });
     }
 
-    /// Records an instance's notice that it has carried out more than its heartbeat says. It says nothing
-    /// about the lease.
+    /// Records an instance's notice that it has carried out more purges than its heartbeat reports. The
+    /// notice does not affect the lease.
     pub(crate) fn note_applied(&mut self, carried: &AppliedNotice) {
         if let Some(card) = self.entries.get_mut(&carried.name).and_then(|entry| entry.card.as_mut())
             && (&card.instance, card.generation) == (&carried.instance, carried.generation)
@@ -199,7 +199,7 @@ impl InstanceTable {
         self.own = Some(OwnHeartbeat { sent_ms, generation: card.generation, applied: card.applied });
     }
 
-    /// Returns the greatest generation seen.
+    /// Returns the highest generation seen.
     pub(crate) fn generation(&self) -> u64 {
         self.generation
     }
@@ -218,13 +218,13 @@ impl InstanceTable {
         StreamPosition { sequence, generation }: StreamPosition,
     ) -> PurgeProgress {
         let own = self.own.unwrap_or(OwnHeartbeat { sent_ms: 0, generation: 0, applied: 0 });
-        // This instance has carried out the purge itself, and knows all instances that were there before it
-        // announced that.
+        // This instance has carried out the purge itself, and knows all instances that joined before its
+        // heartbeat announced that.
         let is_ours = self.own.is_some()
             && own.applied >= sequence
             && own.generation == self.generation
             && own.generation >= generation;
-        // An instance in a bucket that no longer exists may serve until then.
+        // An instance known only from a bucket that no longer exists may serve until this time.
         let known_ms = self.since_ms + with_margin(own_lease_ms);
         let (mut again_ms, mut instances) = (None, Vec::with_capacity(self.entries.len()));
         let mut wait_until =
@@ -311,7 +311,7 @@ mod tests {
     use super::*;
 
     const LEASE: u64 = 1_000;
-    /// The lease with its margin.
+    /// The lease with its margin, in milliseconds.
     const OUT: u64 = 1_100;
 
     fn at(sequence: u64) -> StreamPosition {
@@ -414,7 +414,7 @@ mod tests {
     }
 
     /// A newer stream accepts our purge as its second record, before we have learned that another instance
-    /// created it anew.
+    /// has recreated the stream.
     #[test]
     fn what_a_stream_takes_that_began_anew_is_not_what_the_cards_before_are_about() {
         let mut view = instance_statuses(card(9), 10_000);

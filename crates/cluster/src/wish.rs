@@ -1,5 +1,5 @@
-//! Publishing of purges: a request is written to the stream and, if asked for, waited on until it is in force
-//! everywhere.
+//! Publishing of purges: a request is written to the stream, and the requester may wait until the purge is in
+//! force everywhere.
 //!
 //! Each purge has an identifier that the stream remembers for two minutes, so that a purge whose
 //! acknowledgement was lost can be published again without becoming a second one. Bounds: [`WISHES_MAX`]
@@ -21,11 +21,11 @@ use crate::{
     view::{InstancePurgeState, PurgeProgress, StreamPosition},
 };
 
-/// Greatest number of purges that wait for the cluster; further ones are refused.
+/// Maximum number of purges that wait for the cluster; further ones are refused.
 pub const WISHES_MAX: usize = 1024;
 /// Time that one attempt waits for its acknowledgement.
 const ATTEMPT: Duration = Duration::from_secs(1);
-/// Interval of checks whether an own purge has come back from the stream.
+/// Interval between checks whether our own purge has come back from the stream.
 const SOON: Duration = Duration::from_millis(1);
 /// Pause after a failed attempt.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -138,7 +138,7 @@ pub(crate) async fn publish_and_wait(
         (Ok(place), Scope::Everywhere) => wait_for_all(&common, place, until).await,
         (Err(refused), _) => Err(refused),
     };
-    // The requester may be gone; the purge is in force all the same.
+    // The requester may be gone; the purge is in force regardless.
     let _ = reply.send(outcome);
 }
 
@@ -180,7 +180,7 @@ pub(crate) async fn publish_record(
                 let sequence = acknowledged.sequence;
                 if sequence <= applied && !acknowledged.duplicate {
                     // The stream is another one, or an older state of itself: its history is not the one we
-                    // know, and no heartbeat written before refers to this sequence number.
+                    // know, and no heartbeat written earlier refers to this sequence number.
                     common.doubt.notify_one();
                     return Ok(StreamPosition { sequence, generation: generation + 1 });
                 }
@@ -233,8 +233,8 @@ async fn wait_for_all(
                     sleep(Duration::from_millis(left_ms.max(1))).await;
                     // A heartbeat written now proves whether a lease has expired.
                     common.renew.notify_one();
-                    // The pause leaves time for it to come back, so that heartbeats are not requested in a
-                    // tight loop.
+                    // The pause leaves time for the heartbeat to be delivered, so that heartbeats are not
+                    // requested in a tight loop.
                     sleep(PAUSE).await;
                 }
             }

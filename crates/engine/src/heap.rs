@@ -1,9 +1,9 @@
 //! Returning freed heap memory to the system.
 //!
 //! ```text
-//!  a server, or a loop of it: "I use so many bytes now"
-//!   ▁▂▅██████▃▁▁▁▁▁▁▁▁   far below the most ──▶ ask ──▶ 12 s ──▶ trim, on a thread of its own, once for all who asked
-//!            │←─ 10 s ─▶ Out: what is kept spare goes, too
+//!  a server, or one of its loops, reports the bytes that it uses now
+//!   ▁▂▅██████▃▁▁▁▁▁▁▁▁   far below the peak ──▶ request ──▶ 12 s ──▶ trim, on a thread of its own, once for all requests
+//!            │←─ 10 s ─▶ Out: the owner frees its spare memory, too
 //! ```
 //! glibc keeps freed memory for later allocations of the same thread: after an hour with many clients, a
 //! process without clients still holds a gigabyte. [`trim`] releases it, one arena after the other; a thread
@@ -21,10 +21,10 @@ use std::{
 
 use crate::sys::heap::trim;
 
-/// Time from the first request to the trimming, so that memory freed in this time is returned together.
+/// Time from the first request to the trimming, so that memory freed within this time is returned together.
 /// Longer than [`STAYS_OUT_MS`], so that an owner's spare memory is included.
 const WAIT: Duration = Duration::from_secs(12);
-/// Time of low usage after which an owner gives up its spare memory; before that it may be needed again soon.
+/// Time of low usage after which an owner gives up its spare memory; until then, it may be needed again soon.
 pub const STAYS_OUT_MS: u64 = 10_000;
 /// Minimum bytes worth trimming; less than an eighth of the peak is not worth it either.
 pub const WORTH_BYTES: usize = 4 << 20;
@@ -32,8 +32,8 @@ const WORTH_SHARE: usize = 8;
 
 static DOOR: TrimGate = TrimGate { is_asked: AtomicBool::new(false), trims: AtomicU64::new(0) };
 
-/// Memory usage of one server, or one loop of it: the peak since memory was last returned, and how long usage
-/// has been low.
+/// Memory usage of one server or one of its loops: the peak since memory was last returned, and how long
+/// usage has been low.
 #[derive(Debug, Default)]
 pub struct HeapTrimmer {
     most_bytes: usize,
@@ -41,19 +41,21 @@ pub struct HeapTrimmer {
     freed_bytes: usize,
 }
 
-/// Answer of a [`HeapTrimmer`] to the reported usage.
+/// Advice of a [`HeapTrimmer`] to the owner that reported its usage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TrimStep {
     /// Usage is near its peak.
     High,
-    /// Usage has recently become far lower: ask again at this time, if nothing changes.
+    /// Usage has recently fallen far below its peak: report again at this time (in milliseconds), if nothing
+    /// changes.
     Until(u64),
-    /// Usage has been far lower for a while: free the spare memory now. The rest is returned by itself.
+    /// Usage has been far below its peak for a while: free the spare memory now. Freed heap memory is
+    /// returned automatically.
     Out,
 }
 
 impl HeapTrimmer {
-    /// Reports that `bytes` are in use now. An owner without spare memory can ignore the answer: freed memory
+    /// Reports that `bytes` are in use now. An owner without spare memory can ignore the result: freed memory
     /// is returned anyway.
     pub fn uses(&mut self, bytes: usize, now_ms: u64) -> TrimStep {
         let (ebb, asks) = self.turns(bytes, now_ms);
@@ -72,7 +74,7 @@ impl HeapTrimmer {
         }
     }
 
-    /// Computes the answer of [`Self::uses`], and whether a trim must be requested.
+    /// Computes the result of [`Self::uses`], and whether a trim must be requested.
     fn turns(&mut self, bytes: usize, now_ms: u64) -> (TrimStep, bool) {
         self.most_bytes = self.most_bytes.max(bytes);
         if self.most_bytes - bytes < WORTH_BYTES.max(self.most_bytes / WORTH_SHARE) {
@@ -101,7 +103,7 @@ pub fn trims() -> u64 {
     DOOR.trims.load(SeqCst)
 }
 
-/// Gate that merges concurrent requests into one trim.
+/// Gate that merges concurrent requests into one trim of the heap.
 struct TrimGate {
     is_asked: AtomicBool,
     trims: AtomicU64,
@@ -115,7 +117,7 @@ impl TrimGate {
         begin().inspect_err(|_| self.is_asked.store(false, SeqCst))
     }
 
-    /// Opens the gate: memory freed from here on needs a new request.
+    /// Opens the gate: memory freed from now on needs a new trim request.
     fn accept_requests(&self) {
         self.is_asked.store(false, SeqCst);
         self.trims.fetch_add(1, SeqCst);

@@ -15,7 +15,7 @@ pub struct ClientMemoryBudget {
 }
 
 impl ClientMemoryBudget {
-    /// Creates a core's part of `total`, with nothing held.
+    /// Creates a core's part of `total`, initially empty.
     pub fn new(common: Arc<CommonPart>, total: usize, cores: usize) -> Self {
         Self { bytes: Cell::new(0), share: Share::new(common, total, cores).into() }
     }
@@ -25,7 +25,7 @@ impl ClientMemoryBudget {
         self.bytes.get()
     }
 
-    /// Holds `more` bytes if there is room for them. Returns whether there was.
+    /// Reserves `more` bytes if there is room for them. Returns whether there was.
     pub fn take(&self, more: usize) -> bool {
         let has_room = more == 0 || self.has_room(more);
         if has_room {
@@ -34,7 +34,7 @@ impl ClientMemoryBudget {
         has_room
     }
 
-    /// Holds `more` bytes, with or without room for them.
+    /// Adds `more` bytes to those held, with or without room for them.
     pub fn add(&self, more: usize) {
         let bytes = self.bytes.get() + more;
         self.bytes.set(bytes);
@@ -56,7 +56,7 @@ impl ClientMemoryBudget {
     pub fn give_back(&self, bytes: usize) {
         let left = self.bytes.get() - bytes;
         self.bytes.set(left);
-        // A smaller amount is always allowed; the call returns to the common part what was taken from it.
+        // Shrinking is always allowed; the call also returns surplus to the common part.
         self.share.borrow_mut().allows(left);
     }
 }

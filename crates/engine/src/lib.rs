@@ -1,17 +1,17 @@
 //! The engine: the foundation of all Nighttrain servers.
 //!
-//! - [`accounts`]: what each client makes a core hold, and which charges are cut when a sum is short.
+//! - [`accounts`]: the amounts that each client makes a core hold, and which charges are cut when a sum is short.
 //! - [`cores`]: one pinned event loop per core, message batches between them, their lateness.
 //! - [`bounded`]: a listener with a bounded number of connections, for the small servers beside the loops.
 //! - [`tls`]: TLS server configuration from PEM files.
-//! - [`store`]: the object store that all cores read and each core writes a share of.
+//! - [`store`]: the object store, which all cores read and to which each core writes its share.
 //! - [`io`]: helper threads that read the disk for the loops.
 //! - [`journal`]: records of the loops' activity, in memory that other processes can read.
-//! - [`log`]: records on a file: appended by loops, written by helpers, recovered after any crash.
+//! - [`log`]: records in a file: appended by loops, written by helpers, recovered after any crash.
 //! - [`heap`]: returns freed memory to the system.
 //! - [`network`]: network prefixes, as an operator lists them.
-//! - [`share`]: a limit for all cores together, of which each has a part.
-//! - [`size`]: sizes in messages.
+//! - [`share`]: a limit for all cores together, of which each core has a part.
+//! - [`size`]: formats sizes for messages.
 //! - [`random`]: unpredictable random numbers.
 //! - [`meter`]: counters and histograms per core, summed when read.
 //! - [`sys`]: the only unsafe code; each wrapper states its contract.

@@ -1,4 +1,4 @@
-//! A network of addresses, as an operator writes it: `10.0.0.0/8`, `2001:db8::/32`, or one address alone.
+//! A network of IP addresses, as an operator writes it: `10.0.0.0/8`, `2001:db8::/32`, or a single address.
 
 use std::{
     fmt,
@@ -18,7 +18,7 @@ pub fn canonical(address: SocketAddr) -> SocketAddr {
 pub struct Network {
     /// First address of the network: all bits after the prefix are 0.
     first: IpAddr,
-    /// Length of the prefix, at most 32 or 128, by the address family.
+    /// Length of the prefix in bits: at most 32 for IPv4, 128 for IPv6.
     prefix_bits: u8,
 }
 
@@ -33,12 +33,12 @@ pub enum InvalidNetwork {
     /// The part after the `/` is not a valid number of bits.
     #[error("invalid prefix length in `{0}`: 0 to 32 for IPv4, 0 to 128 for IPv6")]
     Prefix(String),
-    /// Bits after the prefix are set, so it is unclear whether the address or the network is meant.
+    /// Bits after the prefix are set, so it is unclear whether the address or the whole network is meant.
     #[error("`{written}` has host bits set: write {meant} for the network, or the address without a prefix")]
     Within {
-        /// Text as it was written.
+        /// Text as the operator wrote it.
         written: String,
-        /// Network that contains the address.
+        /// Network that contains the address, with the host bits cleared.
         meant: Network,
     },
 }

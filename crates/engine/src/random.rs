@@ -1,4 +1,4 @@
-//! Unpredictable random numbers: seeds of hash tables with untrusted keys, names, nonces.
+//! Unpredictable random numbers: seeds of hash tables with untrusted keys, random names, nonces.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 /// boot.
 ///
 /// # Errors
-/// Returns the system's error if it gives no random bytes.
+/// Returns the system's error if it cannot provide random bytes.
 pub fn bytes<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     let mut filled = 0;

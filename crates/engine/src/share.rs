@@ -1,17 +1,17 @@
 //! A core's share of a limit that applies to all cores together.
 //!
 //! ```text
-//!   total ─┬─ a fixed part for each core, so that none is without because of another's clients
+//!   total ─┬─ a fixed part for each core, which clients of other cores cannot use up
 //!          └─ the common part: for whichever core needs it, taken and given back in steps
 //! ```
 //! A share is checked at the end of each turn or at each growth. A core checks amounts within its own part,
-//! or within the steps that it has taken, in its own memory. The counter that the cores share is touched once
-//! per step.
+//! or within the steps that it has taken, in its own memory. The counter that the cores share is accessed
+//! once per step.
 //!
 //! Totals of several kinds (queued messages, incoming mails, connections) may belong to one [`ClientBudget`]:
-//! each kind has a fixed part of it, and whatever a kind takes beyond its part it also takes from the
-//! budget's common part. The process therefore never holds more than the budget, whichever of its servers is
-//! under load.
+//! each kind has a fixed part of the budget, and any amount beyond that part is also taken from the budget's
+//! common part. The process therefore never holds more than the budget, whichever of its servers is under
+//! load.
 //!
 //! *The last sixteenth* of a common part is for cores that have taken less than an equal part of it. While
 //! some of that sixteenth is taken, the limits of cores with more than an equal part are lowered until it is
@@ -22,20 +22,20 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
-/// Maximum step that a core takes or returns at once. A small total has smaller steps, because otherwise the
-/// first core would take the whole common part with one step.
+/// Maximum bytes that a core takes from or returns to the common part at once. A small total has smaller
+/// steps; otherwise the first core would take the whole common part with one step.
 const STEP_BYTES_MAX: usize = 4 << 20;
-/// Minimum number of steps of a common part, which makes the steps of a small one smaller: two of them are in
-/// the last sixteenth.
+/// Minimum number of steps in a common part: small parts have smaller steps, and the last sixteenth always
+/// has at least two.
 const STEPS_MIN: usize = 32;
-/// Divisor for the reserved last part, which only cores with less than an equal part may take.
+/// Divisor for the reserved last part of a pool, which only cores with less than an equal part may take.
 const RESERVE_PARTS: usize = 16;
-/// Eighths of a share in use from which a core is crowded.
+/// Eighths of a share that must be in use before the share counts as crowded.
 const CROWDED_EIGHTHS: usize = 4;
-/// Divisor for the part of a budget that is divided among its kinds.
+/// Divisor for the part of a budget that is divided among its kinds of memory.
 const KINDS_PART: usize = 4;
 
-/// A pool from which several shares take, in steps.
+/// A common pool of bytes from which several shares take, in steps.
 #[derive(Debug, Default)]
 struct Pool {
     taken: AtomicUsize,
@@ -44,7 +44,7 @@ struct Pool {
 }
 
 impl Pool {
-    /// Takes a step for a share that has `own`. Returns whether the step was available.
+    /// Takes a step for a share that has already taken `own` bytes. Returns whether the step was available.
     fn take(&self, step: usize, own: usize, max: usize) -> bool {
         let max = if own < self.equal_part(max) { max } else { max - max / RESERVE_PARTS };
         self.taken
@@ -60,7 +60,7 @@ impl Pool {
         max / self.sharers.load(Relaxed).max(1)
     }
 
-    /// Returns the bytes that are left for a share that has `own`, in whole steps.
+    /// Returns the bytes, in whole steps, that a share which has already taken `own` bytes may still take.
     fn left(&self, step: usize, own: usize, max: usize) -> usize {
         let taken = self.taken.load(Relaxed);
         let steps = |bytes: usize| bytes / step * step;
@@ -69,8 +69,8 @@ impl Pool {
         with_reserve.max(steps((max - max / RESERVE_PARTS).saturating_sub(taken)))
     }
 
-    /// Returns the bytes that a share with `own` may keep while others want some: fewer, if it has more than
-    /// an equal part.
+    /// Returns how much of its `own` bytes a share may keep while other shares want some: less, if it has
+    /// more than an equal part.
     fn kept(&self, own: usize, max: usize) -> usize {
         let short = self.taken.load(Relaxed).saturating_sub(max - max / RESERVE_PARTS);
         if short == 0 { own } else { own.min((own.saturating_sub(short)).max(self.equal_part(max))) }
@@ -81,7 +81,7 @@ impl Pool {
     }
 }
 
-/// The memory budget of all kinds together, in bytes.
+/// The memory budget for clients, in bytes, over all kinds of memory.
 #[derive(Debug)]
 pub struct ClientBudget {
     total: usize,
@@ -90,13 +90,13 @@ pub struct ClientBudget {
 }
 
 impl ClientBudget {
-    /// Creates a budget of `total` bytes for `kinds` kinds.
+    /// Creates a budget of `total` bytes for `kinds` kinds of memory.
     #[must_use]
     pub fn new(total: usize, kinds: usize) -> Arc<Self> {
         Arc::new(Self { total, kinds: kinds.max(1), common: Pool::default() })
     }
 
-    /// Returns the part of each kind that no other can take.
+    /// Returns the part of each kind of memory that no other kind can take.
     fn own_of_kind(&self) -> usize {
         self.total / KINDS_PART / self.kinds
     }
@@ -115,7 +115,7 @@ impl PartialEq for ClientBudget {
 
 impl Eq for ClientBudget {}
 
-/// Common part of one kind, from which its cores take.
+/// Common part of the limit on one kind of memory, from which all cores take.
 #[derive(Debug, Default)]
 pub struct CommonPart {
     pool: Pool,
@@ -123,19 +123,19 @@ pub struct CommonPart {
 }
 
 impl CommonPart {
-    /// Creates the common part of a kind, either within a budget or independent.
+    /// Creates the common part for one kind of memory, either within a budget or independent.
     #[must_use]
     pub fn within(budget: Option<&Arc<ClientBudget>>) -> Arc<Self> {
         Arc::new(Self { pool: Pool::default(), budget: budget.map(Arc::clone) })
     }
 
-    /// Returns the part of a total that is divided among its cores.
+    /// Returns the fixed part of a total, which is divided among the cores.
     fn divided(&self, total: usize) -> usize {
         let half = total - total / 2;
         self.budget.as_ref().map_or(half, |budget| half.min(budget.own_of_kind()))
     }
 
-    /// Returns the part of a total that cores may take beyond their own parts.
+    /// Returns the common part of a total: the amount that cores may take beyond their own parts.
     fn max(&self, total: usize) -> usize {
         let max = total - self.divided(total);
         self.budget.as_ref().map_or(max, |budget| max.min(budget.common_max()))
@@ -189,7 +189,7 @@ impl CommonPart {
     }
 }
 
-/// A core's share of a limit.
+/// A core's share of a limit on all cores.
 #[derive(Debug)]
 pub struct Share {
     common: Arc<CommonPart>,
@@ -200,7 +200,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// Creates a core's part of `total`, with nothing taken of the common part.
+    /// Creates a core's share of `total`, which has not taken any of the common part yet.
     pub fn new(common: Arc<CommonPart>, total: usize, cores: usize) -> Self {
         common.enter();
         let mut share = Self { common, common_max: 0, own: 0, step: 1, taken: 0 };
@@ -208,15 +208,15 @@ impl Share {
         share
     }
 
-    /// Changes the total.
+    /// Changes the total limit and the number of cores.
     pub fn resize(&mut self, total: usize, cores: usize) {
         self.common_max = self.common.max(total);
         self.step = (self.common_max / STEPS_MIN).clamp(1, STEP_BYTES_MAX);
         self.own = self.common.divided(total) / cores.max(1);
     }
 
-    /// Returns whether `held` bytes may be held. Takes steps of the common part for them, and returns steps
-    /// that are not needed.
+    /// Returns whether the core may hold `held` bytes. Takes steps of the common part if it needs them, and
+    /// returns steps that it does not need.
     #[inline]
     pub fn allows(&mut self, held: usize) -> bool {
         if held <= self.own && self.taken == 0 {
@@ -228,11 +228,12 @@ impl Share {
     #[cold]
     fn allows_with_common(&mut self, held: usize) -> bool {
         let kept = self.common.kept(self.taken, self.common_max);
-        // A step or two more than needed are kept, so that no step goes back and forth; fewer while other
-        // cores want them.
+        // A share keeps a step or two more than it needs, so that no step is returned and taken again
+        // repeatedly; fewer while other cores want them.
         let spare = if kept < self.taken { 1 } else { 2 };
         while self.taken > 0 && (held <= self.own || held + spare * self.step < self.own + self.taken) {
-            // The step may be of another size, if the total has changed.
+            // The current step size may differ from the one at which the bytes were taken, if the total has
+            // changed.
             let given = self.step.min(self.taken);
             self.common.give_back(given);
             self.taken -= given;
@@ -249,13 +250,13 @@ impl Share {
         true
     }
 
-    /// Returns the part that no other core can take.
+    /// Returns the fixed part of this core, which no other core can take.
     #[inline]
     pub fn own(&self) -> usize {
         self.own
     }
 
-    /// Returns the maximum that is allowed while the other cores hold their current amounts.
+    /// Returns the maximum that this core may hold while the other cores hold their current amounts.
     pub fn limit(&self) -> usize {
         let kept = self.common.kept(self.taken, self.common_max);
         if kept < self.taken {
@@ -264,7 +265,7 @@ impl Share {
         self.own + self.taken + self.common.left(self.step, self.taken, self.common_max)
     }
 
-    /// Returns whether steps of the common part are taken, which other cores may want back.
+    /// Returns whether the share has taken steps of the common part, which other cores may want back.
     #[inline]
     pub fn has_taken(&self) -> bool {
         self.taken > 0
@@ -295,7 +296,8 @@ mod tests {
     const TOTAL: usize = 64 << 20;
     const CORES: usize = 4;
 
-    /// Two kinds of a budget on all cores; the first kind's total is more than the budget.
+    /// Creates the shares of two kinds of memory on all cores; the first kind's total is more than the
+    /// budget.
     fn kinds() -> Vec<Share> {
         let budget = ClientBudget::new(TOTAL, 2);
         let commons = [(); 2].map(|()| CommonPart::within(Some(&budget)));
@@ -310,14 +312,14 @@ mod tests {
         (0..CORES).map(|_| Share::new(Arc::clone(&common), TOTAL, CORES)).collect()
     }
 
-    /// Lowers `held` to the limit, like a loop that cuts clients off.
+    /// Lowers `held` to the limit, like a loop that disconnects clients.
     fn cut(share: &mut Share, held: &mut usize) {
         while !share.allows(*held) {
             *held = share.limit().min(*held - 1);
         }
     }
 
-    /// Checks any sequence of demands: the allowed amounts never exceed the total, each core's fixed part is
+    /// Checks any sequence of requests: the allowed amounts never exceed the total, each core's fixed part is
     /// always available, and everything is returned.
     fn check_sum(mut shares: Vec<Share>, steps: Vec<(usize, usize)>) -> Result<(), TestCaseError> {
         let mut held = vec![0; shares.len()];
@@ -327,7 +329,7 @@ mod tests {
             let limit = share.limit();
             let is_allowed = share.allows(wanted);
             prop_assert!(is_allowed || wanted > share.own());
-            // A refused core cuts clients off until it is allowed.
+            // A core whose request was refused disconnects clients until its amount is allowed.
             prop_assert_eq!(is_allowed, wanted <= limit, "{} of {}", wanted, limit);
             held[at] = wanted;
             cut(&mut shares[at], &mut held[at]);
@@ -352,8 +354,8 @@ mod tests {
             check_sum(kinds(), steps)?;
         }
 
-        /// Even if one core has taken all of a common part, the others get their equal parts, in whatever
-        /// order cores check.
+        /// Even if one core has taken the whole common part, the others get their equal parts, in whatever
+        /// order the cores check their shares.
         #[test]
         fn who_has_more_gives_way(first in 0..2 * CORES, wanting in 0..2 * CORES) {
             for mut shares in [cores(), kinds()] {

@@ -1,10 +1,10 @@
-//! Sizes in messages, as an operator writes them in a setting: `256MiB`, not `268435456 bytes`.
+//! Formatting of sizes in messages, as an operator writes them in a setting: `256MiB`, not `268435456 bytes`.
 
 use std::fmt;
 
 const UNITS: [(&str, u64); 5] =
     [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
-/// Minimum number of units in which a size is shown that is not a whole number of larger units.
+/// Minimum number shown when a size is rounded up to whole units, so that the error is below a hundredth.
 const DIGITS_MIN: u64 = 100;
 
 /// A size in bytes, shown as a whole number of units: exact, or rounded up by less than a hundredth.

@@ -4,14 +4,14 @@
 //! There is one cryptography provider (docs/decisions/002-dependencies.md), and TLS 1.2 and 1.3 with rustls'
 //! defaults.
 //!
-//! - [`certificates`]: the served certificates, by name.
+//! - [`certificates`]: the certificates that are presented to clients, by name.
 //! - [`challenges`]: the challenges of a certificate authority (ACME).
 //! - [`client`]: the connecting side.
 //! - [`authorities`], [`identity`]: the authorities that sign clients' certificates, and a client's
 //!   identity from its certificate.
 //! - [`session`]: one connection, as functions from bytes to bytes.
-//! - [`config`]: the rustls configuration of a server; [`acceptor`] is the same for tokio's streams, with
-//!   certificates from files or the table.
+//! - [`config`]: the rustls configuration of a server; [`acceptor`] does the same for tokio's streams, with
+//!   certificates from files or from a table.
 
 pub mod authorities;
 pub mod certificates;
@@ -65,7 +65,7 @@ pub enum TlsError {
         certificates: PathBuf,
         /// File of the key.
         key: PathBuf,
-        /// Error of rustls.
+        /// Error that rustls reported for the pair.
         why: rustls::Error,
     },
     /// The TLS library refuses the configuration.
@@ -79,9 +79,8 @@ pub enum TlsError {
     NobodyTrusted,
 }
 
-/// Returns the cryptography provider of all TLS, both server and client
-/// (docs/decisions/040-tls-and-streams.md): AWS-LC, because it has X25519MLKEM768, the key exchange that
-/// browsers offer first.
+/// Returns the cryptography provider for TLS servers and clients (docs/decisions/040-tls-and-streams.md):
+/// AWS-LC, because it has X25519MLKEM768, the key exchange that browsers offer first.
 #[must_use]
 pub fn provider() -> Arc<CryptoProvider> {
     static PROVIDER: LazyLock<Arc<CryptoProvider>> =
@@ -92,13 +91,13 @@ pub fn provider() -> Arc<CryptoProvider> {
 /// Source of the certificates that a server presents to TLS clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CertificateSource {
-    /// The certificate in these files, as read at the start.
+    /// A certificate from these files, read at the start.
     Pair(Pair),
-    /// The certificates of a table, with its contents at the time of each handshake.
+    /// The certificates of a table, as they are at the time of each handshake.
     Table(Arc<Certificates>),
 }
 
-/// Creates an acceptor of TLS on tokio's streams, which selects one of `protocols` by ALPN if any are given.
+/// Creates a TLS acceptor for tokio's streams, which selects one of `protocols` by ALPN if any are given.
 /// With `clients`, each client must present a certificate signed by an authority in that file.
 ///
 /// # Errors
@@ -118,19 +117,19 @@ pub fn acceptor(
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-/// Creates the producer of session tickets: one for all connections, so that each core accepts another's
-/// tickets. Its keys are used for six hours, and accepted for six more.
+/// Creates the producer of session tickets: one for all connections, so that each core accepts the tickets of
+/// the others. Its keys are used for six hours, and accepted for six more.
 ///
 /// # Errors
-/// Returns a [`TlsError`] if there are no random numbers.
+/// Returns a [`TlsError`] if the system provides no random numbers.
 pub fn ticketer() -> Result<Arc<dyn ProducesTickets>, TlsError> {
     Ok(rustls::crypto::aws_lc_rs::Ticketer::new()?)
 }
 
-/// Builds the rustls configuration of a server. By ALPN the first of `protocols` that the client also
-/// supports is selected. Sessions are resumed by tickets alone, which use no server memory. Early data is not
-/// accepted, because a replayed request would be answered twice (RFC 8470). `clients` gives the authorities
-/// of client certificates, and whether clients without a certificate are refused.
+/// Builds the rustls configuration of a server. ALPN selects the first of `protocols` that the client also
+/// supports. Sessions are resumed only by tickets, which use no server memory. Early data is not accepted,
+/// because a replayed request would be answered twice (RFC 8470). `clients` gives the authorities of client
+/// certificates, and whether clients without a certificate are refused.
 ///
 /// # Errors
 /// Returns a [`TlsError`] if the authorities cannot be used.

@@ -6,31 +6,33 @@ use engine::{network::Network, share::ClientBudget, tls::CertificateSource};
 
 use crate::{accounts::identity::Authorization, leaf::Remote};
 
-/// Kinds of memory that the feed charges to [`Config::client_budget`]: connections, backlogs, subscriptions.
+/// Number of memory kinds that the feed charges to [`Config::client_budget`]: connections, backlogs,
+/// subscriptions.
 pub const BUDGET_KINDS: usize = 3;
 
-/// Limits on clients. Each limit has a counter for the times that it is hit.
+/// Limits on clients. A counter records how often each limit is hit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections of all cores; one more gets an error and is closed.
+    /// Largest number of connections on all cores together; one more gets an error and is closed.
     pub max_connections: usize,
-    /// Subscriptions of one connection; one more is refused. 0: no limit.
+    /// Largest number of subscriptions of one connection; one more is refused. 0: no limit.
     pub max_subscriptions: usize,
-    /// Bytes of memory for all clients' subscriptions, on every core; each is counted as if no other shared a
-    /// part of its pattern. A connection may use half of it; further subscriptions are refused. If it is used
-    /// up, the client that uses most is closed for one that uses less.
+    /// Largest number of bytes of memory for all clients' subscriptions, on every core; each subscription is
+    /// counted as if no other shared a part of its pattern. A connection may use half of this memory; further
+    /// subscriptions are refused. If the memory is used up, the client that uses the most is closed in favour
+    /// of one that uses less.
     pub max_subscription_memory: usize,
-    /// Bytes of one operation's arguments; a client that sends more is disconnected.
+    /// Largest length in bytes of one operation's arguments; a client that sends more is disconnected.
     pub max_control_line: usize,
-    /// Bytes of one message, headers included; a client that sends more is disconnected.
+    /// Largest message in bytes, headers included; a client that sends more is disconnected.
     pub max_payload: usize,
-    /// Bytes of one client's backlog of messages and answers; above it, the client is cut off. Above three
-    /// quarters of it, its producers are held back. Above a sixteenth of it in answers, reads from the client
-    /// are paused.
+    /// Largest backlog of messages and answers for one client, in bytes; above it, the client is
+    /// disconnected. Above three quarters of it, the client's producers are held back. If answers take more
+    /// than a sixteenth of it, reads from the client are paused.
     pub max_pending: usize,
-    /// Bytes of memory for the backlogs of all clients together, and their incomplete messages; above it, the
-    /// client that holds most is cut off. Above half of it, producers are held back at a sixteenth of the
-    /// usual backlog.
+    /// Largest memory in bytes for the backlogs and incomplete messages of all clients together; above it,
+    /// the client that holds the most is disconnected. Above half of it, producers are held back at a
+    /// sixteenth of the usual backlog.
     pub max_pending_total: usize,
     /// Time for which a consumer may hold its producers back before it is cut off.
     pub producer_hold_max: Duration,
@@ -41,7 +43,8 @@ pub struct Limits {
     pub ping_interval: Duration,
     /// Pings that may stay unanswered before the connection is closed.
     pub ping_max: u32,
-    /// Time from the connection to its CONNECT, where that is required, and for TLS and WebSocket handshakes.
+    /// Time limit for a required CONNECT, counted from the start of the connection, and for TLS and WebSocket
+    /// handshakes.
     pub auth_timeout: Duration,
 }
 
@@ -64,7 +67,7 @@ impl Default for Limits {
     }
 }
 
-/// First step of a connection: TLS handshake or INFO.
+/// Order of the TLS handshake and INFO at the start of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum HandshakeFirst {
     /// INFO comes first, then TLS.
@@ -79,20 +82,20 @@ pub enum HandshakeFirst {
 /// TLS settings of a listener.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tls {
-    /// Certificate and key of the server.
+    /// Source of the server's certificate and key.
     pub shown: CertificateSource,
     /// CA certificates that sign clients' certificates (PEM); required for `verify`.
     pub ca_file: Option<PathBuf>,
     /// Clients must present a certificate.
     pub verify: bool,
-    /// A client is the user that its certificate names, by an alternative name or by the subject. It needs no
-    /// password.
+    /// The client's certificate identifies its user, by an alternative name or by the subject. Such a user
+    /// needs no password.
     pub map: bool,
     /// Selects whether a connection begins with the TLS handshake or with INFO.
     pub handshake_first: HandshakeFirst,
     /// Time for a handshake; `None`: [`Limits::auth_timeout`].
     pub timeout: Option<Duration>,
-    /// Clients that do not begin a handshake are served without TLS. (Not over WebSocket.)
+    /// Clients that do not begin a handshake are served without TLS. (This does not apply to WebSocket.)
     pub optional: bool,
 }
 
@@ -103,7 +106,7 @@ pub struct WebSocket {
     pub listen: SocketAddr,
     /// TLS settings for `wss://`; `None`: `ws://`.
     pub tls: Option<Tls>,
-    /// Origins whose pages may connect, besides pages of this very address; `*`: all.
+    /// Origins whose pages may connect, in addition to pages served from this IP address; `*`: all origins.
     pub allowed_origins: Vec<String>,
     /// A page may connect only to the host name and port that it came from; if `allowed_origins` lists any,
     /// its origin must be listed, too.
@@ -115,11 +118,12 @@ pub struct WebSocket {
 pub struct Config {
     /// Address for clients; port 0 takes a free port.
     pub listen: SocketAddr,
-    /// Processors, each of which runs one loop; empty: every one that the process may use.
+    /// Processors to use, with one event loop on each; empty: every processor that the process may use.
     pub cores: Vec<usize>,
-    /// Connections assigned to one core before the next core gets as many, because clients that connect one
-    /// after the other are likely to talk to each other. A message that stays on its core costs about half of
-    /// one that crosses. 1: each connection goes to the core with fewest.
+    /// Number of connections assigned to one core before the next core gets as many, because clients that
+    /// connect one after the other are likely to talk to each other. A message that stays on its core costs
+    /// about half as much as one that crosses to another. 1: each connection goes to the core with the
+    /// fewest.
     pub gathered: usize,
     /// Name of the server in INFO.
     pub server_name: String,
@@ -131,10 +135,11 @@ pub struct Config {
     pub authorization: Authorization,
     /// Limits on clients.
     pub limits: Limits,
-    /// Memory budget for clients, shared by all servers of the process; `None`: each limit stands by itself.
+    /// Memory budget for clients, shared by all servers of the process; `None`: each limit applies
+    /// separately.
     pub client_budget: Option<Arc<ClientBudget>>,
-    /// Bytes of memory for pending requests to services of other accounts. Above it, requests of a client
-    /// that has many pending are answered as if there were no responders.
+    /// Largest memory in bytes for pending requests to services of other accounts. Above it, requests of a
+    /// client that has many pending are answered as if there were no responders.
     pub waiting_requests_bytes_max: usize,
     /// TLS, required of all clients; `None`: without TLS.
     pub tls: Option<Tls>,
@@ -143,14 +148,14 @@ pub struct Config {
     /// Connections to all listeners begin with a PROXY protocol header, version 1 or 2. Any peer that can
     /// connect can then claim any address, so listen only where the proxy alone can connect.
     pub proxy_protocol: bool,
-    /// Networks in which each connection counts as a separate client: a large NAT, or a proxy that does not
-    /// name its clients.
+    /// Networks in which each connection counts as a separate client, such as a large NAT, or a proxy that
+    /// does not name its clients.
     pub shared_networks: Vec<Network>,
     /// Addresses of other servers, announced to clients in `connect_urls`.
     pub connect_urls: Vec<String>,
     /// Hubs to join as a leaf node, at most [`crate::leaf::REMOTES_MAX`].
     pub hubs: Vec<Remote>,
-    /// Time that clients have to leave a stopping server before it closes the first.
+    /// Time for clients to leave a stopping server before it closes the first connection.
     pub lame_duck_grace_period: Duration,
     /// Time over which the closing of the remaining clients is spread.
     pub lame_duck_duration: Duration,

@@ -1,4 +1,4 @@
-//! Counters of the feed.
+//! Counters and gauges that the feed exports.
 
 use crate::client::connection::CloseReason;
 
@@ -86,7 +86,7 @@ engine::counters! {
 }
 
 impl Counter {
-    /// Returns the counter of a close reason, if it has one.
+    /// Returns the counter for a close reason, if there is one.
     pub(crate) fn of_closed(closed: CloseReason) -> Option<Self> {
         Some(match closed {
             CloseReason::ProtocolViolation => Self::ProtocolViolations,

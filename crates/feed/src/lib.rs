@@ -15,7 +15,7 @@
 //!
 //! Each core runs one loop, and a connection stays on its core. A message is copied from the read buffer into
 //! the output of each local consumer, and once into a batch for each other core that has consumers. In steady
-//! state nothing of this allocates or locks (`hot_path_tests`).
+//! state none of this allocates or locks (`hot_path_tests`).
 
 mod accounts;
 mod client;

@@ -1,4 +1,4 @@
-//! Start and stop of the feed: its sockets, one loop per core, and the tasks on each.
+//! Start and stop of the feed: its sockets, one loop per core, and the tasks on each loop.
 
 use std::{
     io,
@@ -47,16 +47,17 @@ use crate::{
     routing::trie::CORES_MAX,
 };
 
-/// Pause after an accept that failed for lack of file descriptors or memory; trying again at once would spin.
+/// Pause after an accept that failed for lack of file descriptors or memory; an immediate retry would
+/// busy-loop.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Time that a reload waits until every core accepts a message.
+/// Time limit for every core to accept the message of a reload.
 const RELOAD_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// Error of a failed start.
+/// Reason why the feed cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// An address cannot be listened on; the error names it.
+    /// An address cannot be bound; the error names it.
     #[error("{0}")]
     Listen(io::Error),
     /// The users, accounts or permissions are invalid.
@@ -68,18 +69,18 @@ pub enum StartError {
     /// The configuration of a hub is invalid.
     #[error("{0}")]
     Leaf(String),
-    /// There are more loops than a message's set of cores can hold.
+    /// There are more loops than the bit mask of cores can hold.
     #[error("{0} cores are too many: the feed uses at most {CORES_MAX}; choose some with --cores")]
     TooManyCores(usize),
     /// The processors, or the wake-up handles of the loops, are not available.
     #[error("cannot prepare the event loops: {0}")]
     Prepare(io::Error),
-    /// The loops cannot be started.
+    /// The event loops cannot be started.
     #[error("cannot start the event loops: {0}")]
     Cores(#[from] cores::run::StartError),
 }
 
-/// A core did not answer.
+/// Error: a core did not answer in time.
 #[derive(Debug, thiserror::Error)]
 #[error("a core did not answer; the server may be stopping")]
 pub struct NoAnswer;
@@ -101,7 +102,7 @@ pub enum ReloadError {
     NoAnswer(#[from] NoAnswer),
 }
 
-/// Listener that accepted a client.
+/// Listener on which a client was accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Door {
     /// NATS over TCP, with or without TLS.
@@ -230,7 +231,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Starts the thread that answers requests in the system account; it ends with the last loop.
+    /// Starts the thread that answers requests in the system account; the thread ends with the last loop.
     fn answer_in_system(&self, told: mpsc::Receiver<SystemEvent>) -> io::Result<()> {
         let (looker, settings) = (self.looker(), Arc::clone(&self.settings));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
@@ -242,7 +243,7 @@ impl Server {
         std::thread::Builder::new().name("feed-system".to_owned()).spawn(answer).map(drop)
     }
 
-    /// Returns the bound addresses: the one for NATS clients, then the WebSocket listener's if there is one.
+    /// Returns the bound addresses: first the NATS listener's, then the WebSocket listener's if there is one.
     #[must_use]
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.addresses.clone()
@@ -266,7 +267,7 @@ impl Server {
         self.shared.ready.load(Ordering::Acquire) == self.loops
     }
 
-    /// Returns the source of the monitoring pages' data.
+    /// Returns the data source for the monitoring pages.
     #[must_use]
     pub fn looker(&self) -> Looker {
         Looker {
@@ -277,7 +278,7 @@ impl Server {
         }
     }
 
-    /// Takes a snapshot of the server without its subscriptions, in steps that each cost a loop little.
+    /// Takes a snapshot of the server without its subscriptions, in short steps on each loop.
     ///
     /// # Errors
     /// [`NoAnswer`] if a loop did not answer within two seconds.
@@ -305,14 +306,14 @@ impl Server {
     }
 
     /// Activates a new configuration: users, permissions, limits, the server's name. Clients whose user,
-    /// secret or account is gone or has changed are closed. Other clients get the new permissions, and lose
-    /// the subscriptions that these do not allow. If there are more connections than the new limit, the
-    /// newest of each core get an error and are closed. A hub whose configuration is unchanged stays joined;
-    /// other hubs are left or joined. The addresses and the number of cores stay.
+    /// secret or account has been removed or changed are closed. Other clients get the new permissions, and
+    /// lose the subscriptions that these do not allow. If there are more connections than the new limit, the
+    /// newest connections on each core get an error and are closed. A hub whose configuration is unchanged
+    /// stays joined; other hubs are left or joined. The addresses and the number of cores do not change.
     ///
     /// # Errors
-    /// [`ReloadError`] if the configuration is invalid, the server is stopping, or a core has accepted
-    /// nothing for two seconds. Nothing has changed then, on any core.
+    /// [`ReloadError`] if the configuration is invalid, the server is stopping, or a core has accepted no
+    /// message for two seconds. In this case nothing has changed on any core.
     pub fn reload(&self, config: Config) -> Result<(), ReloadError> {
         let before = self.settings_now();
         let identities = Identities::build(&config.authorization, Some(&before.identities))?;
@@ -325,7 +326,7 @@ impl Server {
         let surplus = self.counters.total(Counter::Connections).saturating_sub(max);
         self.shared.surplus.store(usize::try_from(surplus).unwrap_or(usize::MAX), Ordering::Release);
         for core in 0..self.loops {
-            // There is room on every core, and the lock keeps other senders out.
+            // Every core has room for the message, and the lock excludes other senders.
             outside.send(core, Message::Reload(Arc::clone(&settings))).map_err(|_| NoAnswer)?;
         }
         outside.flush();
@@ -334,22 +335,22 @@ impl Server {
         Ok(())
     }
 
-    /// Completes once a loop has ended. A loop ends by itself only when it fails; [`Server::drain`] then
+    /// Completes once a loop has ended. A loop ends on its own only when it fails; [`Server::drain`] then
     /// returns the reason.
     pub fn ended(&self) -> impl Future<Output = ()> + Send + use<> {
         self.cores.ended()
     }
 
-    /// Stops accepting connections, tells clients to go elsewhere, lets them leave, closes the rest, and
-    /// stops.
+    /// Stops accepting connections, tells clients to use another server, gives them time to leave, closes the
+    /// remaining connections, and stops.
     ///
     /// # Errors
-    /// [`CoreFailure`] if a loop has failed before, or fails during the drain.
+    /// [`CoreFailure`] if a loop failed earlier, or fails during the drain.
     pub fn drain(mut self, at_most: Duration) -> Result<DrainReport, CoreFailure> {
         self.cores.drain(at_most)
     }
 
-    /// Locks the sender to the cores at a moment when each core has room for one more message.
+    /// Locks the sender to the cores once every core has room for one more message.
     fn with_room_for_all(&self) -> Result<std::sync::MutexGuard<'_, mesh::Sender<Message>>, NoAnswer> {
         let begun = cores::clock::now();
         loop {
@@ -403,8 +404,8 @@ async fn run_core(context: CoreContext, seed: Seed, common: Arc<Common>) -> io::
     drop((listener, web_listener));
     shared.ready.fetch_sub(1, Ordering::AcqRel);
     run_lame_duck(&local).await;
-    // A loop runs until the last client of all loops is gone, because that client's messages may be on their
-    // way here.
+    // This loop runs until the last client on any loop has left, because that client's messages may still be
+    // on their way here.
     while common.balance.total() > 0 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
@@ -416,7 +417,7 @@ async fn run_core(context: CoreContext, seed: Seed, common: Arc<Common>) -> io::
     Ok(())
 }
 
-/// Lame duck mode: tells clients to go elsewhere, and closes the remaining ones one after the other.
+/// Lame duck mode: tells clients to use another server, and closes the remaining ones one by one.
 async fn run_lame_duck(local: &Rc<Local>) {
     let (grace, duration) = {
         let core = &mut *local.core.borrow_mut();
@@ -483,7 +484,7 @@ async fn accept(local: &Rc<Local>, listener: &tokio::net::TcpListener, door: Doo
                 }
             }
             Err(error) => {
-                // File descriptors or memory ran out, or the client left at once: the loop must go on.
+                // File descriptors or memory ran out, or the client left at once; the loop must continue.
                 tracing::warn!(%error, "cannot accept a connection");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
@@ -491,7 +492,7 @@ async fn accept(local: &Rc<Local>, listener: &tokio::net::TcpListener, door: Doo
     }
 }
 
-/// Hands a new connection to a core that has fewer; keeps it if that core cannot accept it now.
+/// Hands a new connection to a core that has fewer connections; keeps it if that core cannot accept it now.
 fn hand_off(
     local: &Rc<Local>,
     core: &mut Core,
@@ -528,11 +529,12 @@ fn admit(local: &Rc<Local>, core: &mut Core, socket: TcpStream, address: SocketA
         core.count(Counter::ConnectionsRefused);
         let mut line = Vec::new();
         Rejection::ConnectionsExceeded.write(&mut line);
-        // The socket's buffer is empty, so it accepts a line unless the client has left.
+        // The socket's send buffer is empty, so it accepts a line unless the client has left.
         let _ = socket.try_write(&line);
         return;
     }
-    // Every batch of output is one write, so waiting for more (Nagle) would only add latency.
+    // Every batch of output is one write, so waiting to combine writes (Nagle's algorithm) would only add
+    // latency.
     let _ = socket.set_nodelay(true);
     if core.settings.config.proxy_protocol {
         proxy_protocol::read(local, core, socket, address.ip(), door);
@@ -541,7 +543,7 @@ fn admit(local: &Rc<Local>, core: &mut Core, socket: TcpStream, address: SocketA
     }
 }
 
-/// Serves a connection under this client address.
+/// Serves a connection as one from this client address.
 pub(crate) fn begin(local: &Rc<Local>, core: &mut Core, socket: TcpStream, address: SocketAddr, door: Door) {
     let arrival = Arrival::new(core, address, Transport { websocket: door == Door::Web, tls: None });
     if door == Door::Nats && core.settings.config.tls.is_none() {

@@ -1,7 +1,7 @@
 //! The engine's listener for axum, plain or with TLS.
 //!
-//! Handshakes do not delay other connections: each is done when its connection is first read from, within the
-//! time limit for a head.
+//! Handshakes do not delay other connections: a handshake runs when its connection is first read from, within
+//! the time limit for a head.
 
 use std::{
     future::Future as _,

@@ -16,8 +16,8 @@ mod seeds;
 
 /// Checks one input, which consists of lines: the proxies' networks separated by commas, the peer, and from
 /// the third line on fields, `X value` for `X-Forwarded-For` and `F value` for `Forwarded`. A network must
-/// contain what its bits say; the client must be the one that the twin finds, and elements that a visitor
-/// puts in front must not change it.
+/// contain exactly the addresses that its prefix covers; the client must be the one that the slow twin finds,
+/// and elements that a visitor puts in front must not change the result.
 pub fn forwarded(bytes: &[u8]) {
     let mut lines = bytes.split(|byte| *byte == b'\n');
     let [proxies, peer] = [(); 2].map(|()| lines.next().and_then(|line| std::str::from_utf8(line).ok()));
@@ -44,7 +44,8 @@ pub fn forwarded(bytes: &[u8]) {
         ("forwarded", "for=198.51.100.66"),
         ("forwarded", "for=\"198.51.100.66"),
     ] {
-        // A first value of the other field would not precede the existing ones, but replace them.
+        // A forged value is only put before values of the same field: as a new field it could replace the
+        // other one, since `X-Forwarded-For` takes precedence.
         if fields.iter().any(|(known, _)| *known == name) {
             let before = (name, HeaderValue::from_static(before));
             let forged: Vec<_> = [before].into_iter().chain(fields.iter().cloned()).collect();

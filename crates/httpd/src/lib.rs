@@ -6,7 +6,7 @@
 //!        └────────────────────────────────────────┴──────────────┴───────────────────────────┘
 //! ```
 //! The engine sees bytes and measures their times; this crate knows HTTP, and reports when a head is complete
-//! and a response sent. It is not for a hot path: the accelerator has its own HTTP.
+//! and a response sent. The crate is not meant for a hot path: the accelerator has its own HTTP.
 
 mod door;
 mod forwarded;
@@ -42,25 +42,28 @@ use wire::http1::url::{self, Scheme};
 
 use self::door::BoundedListener;
 
-/// Time limit for receiving a head, as the accelerator's `request-head-time-max`.
+/// Time limit for receiving a head, equal to the accelerator's `request-head-time-max`.
 pub const HEAD_TIME_MAX: Duration = Duration::from_secs(10);
-/// Greatest length of a head in bytes. Browsers limit cookies to 16 KiB.
+/// Maximum length of a head in bytes. Browsers limit cookies to 16 KiB.
 pub const HEAD_BYTES_MAX: usize = 32 * 1024;
 /// Time limit for an idle kept-alive connection: longer than the five minutes that tools wait between
 /// requests.
 pub const IDLE_TIME_MAX: Duration = Duration::from_secs(330);
 /// Time limit for receiving a body: 32 MiB at 1 Mbit/s.
 pub const BODY_TIME_MAX: Duration = Duration::from_secs(300);
-/// Time for which a client may read nothing of its response, as the accelerator's `send-stall-max`.
+/// Longest time for which a client may stop reading its response, equal to the accelerator's
+/// `send-stall-max`.
 pub const STALL_TIME_MAX: Duration = Duration::from_secs(30);
 
-/// Time limit for sending a response, from the first wait for its reader; equal to a body's.
+/// Time limit for sending a response, from the first wait for its reader; equal to the limit for a request's
+/// body.
 pub const ANSWER_TIME_MAX: Duration = BODY_TIME_MAX;
 
-/// Size of a body from which its freeing is reported, so that its memory can be returned to the system.
+/// Minimum size of a body whose release is reported, so that its memory can be returned to the system.
 const LARGE_BYTES: usize = 64 << 10;
 
-/// RFC 9110 §15.5.9; the client has sent the beginning of a head, so the 408 is a valid response to it.
+/// RFC 9110 §15.5.9: the response to a head that arrives too slowly. The client has sent the beginning of a
+/// head, so the 408 is a valid response to it.
 const TOO_LATE: &[u8] =
     b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: 16\r\n\r\ntoo slow a head\n";
 /// RFC 6585 §5: the response to a head that is too long.
@@ -80,8 +83,8 @@ pub fn bounds_under_tls(bounds: Bounds) -> Bounds {
     Bounds { late_words: b"", long_words: b"", refused_words: b"", ..bounds }
 }
 
-/// Returns the bounds for small pages: this many connection slots, this many for one address, and the times
-/// above.
+/// Returns the bounds for small pages: `places_max` connection slots, `places_per_address_max` for one
+/// address, and the time limits of this module.
 #[must_use]
 pub fn bounds(places_max: usize, places_per_address_max: usize) -> Bounds {
     Bounds {

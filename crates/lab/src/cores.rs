@@ -39,7 +39,7 @@ pub const CORES: Experiment = Experiment {
 /// Set of cores on which the program may run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Placement {
-    /// Name for people.
+    /// Name of the placement in reports, such as `2 cores`.
     pub name: String,
     /// Numbers of the cores.
     pub cores: Vec<usize>,
@@ -54,8 +54,8 @@ pub struct Trial {
     pub command: Vec<String>,
     /// Shell command that puts load on the program; the program is ended after it.
     pub load: Option<String>,
-    /// Text after which the output has the figure, as its first number; without it the figure is the run time
-    /// in seconds.
+    /// Text in the output that precedes the figure: the first number after it counts. Without it the figure
+    /// is the run time in seconds.
     pub figure: Option<String>,
     /// Number of runs under each placement.
     pub rounds: usize,
@@ -138,8 +138,8 @@ fn placements_of(cores: &[usize], siblings: &dyn Fn(usize) -> Vec<usize>) -> Vec
         cores: vec![*core],
         siblings: false,
     }));
-    // The first logical core of each physical core comes first, so that the first n are no siblings while
-    // that is possible.
+    // The first logical core of each physical core comes first, so that the first n cores have no siblings as
+    // long as possible.
     let mut spread: Vec<usize> = Vec::new();
     let mut rest: Vec<usize> = Vec::new();
     for core in cores {

@@ -4,12 +4,12 @@
 //!   near: the load              far: the server
 //!   10.77.0.1 ──┤veth ═ tbf RATE ═══ tbf RATE ═ veth├── 10.77.0.2
 //! ```
-//! The host's own network is not touched: both ends of the veth pair are in namespaces of our own (crate
+//! The host's own network is not touched: both ends of the veth pair are in new namespaces (crate
 //! `namespaces`).
 //!
 //! *Accuracy of the shaper.* An Ethernet frame costs 24 bytes more than the interface counts: preamble,
-//! checksum, gap. `stab` adds them. For a segment that the kernel passes on whole and would split later, they
-//! are added once instead of for each frame, which flatters the link by at most 1.6%.
+//! checksum, gap. `stab` adds them. For a segment that the kernel splits into frames only later, they are
+//! added once instead of once per frame, so the link carries up to 1.6% more than its rate.
 
 use std::{fs, net::Ipv4Addr};
 
@@ -46,7 +46,7 @@ pub struct LinkTraffic {
 }
 
 impl Lan {
-    /// Creates the namespaces and the link, unshaped.
+    /// Creates the namespaces and the link, without a rate limit.
     ///
     /// # Errors
     /// Returns a sentence that says why this machine cannot have them.
@@ -161,8 +161,9 @@ mod tests {
         assert_eq!(carried("lo: 1 2"), None);
     }
 
-    /// A shaped link is as slow as its rate: two megabytes at ten megabits per second take at least their
-    /// time, less the burst, and the link counts them. If no namespace can be created, there is a reason.
+    /// A shaped link is as slow as its rate: two megabytes at ten megabits per second take at least the
+    /// computed time, less the burst, and the link counts them. If no namespace can be created, the error
+    /// gives a reason.
     #[test]
     fn a_shaped_cable_carries_no_more_than_it_should() {
         let lan = match Lan::laid().and_then(|lan| lan.shape(Some(10)).map(|()| lan)) {

@@ -170,8 +170,8 @@ impl Latencies {
         Percentiles { p50, p90, p99, p99_9, p99_99, p99_999, worst }
     }
 
-    /// Returns the curve of a percentile plot: "one in how many" and the value in nanoseconds, denser towards
-    /// the tail.
+    /// Returns the points of a percentile plot, denser towards the tail: the inverse of the fraction of
+    /// slower requests (1,000 for the 99.9th percentile), and the latency in nanoseconds.
     #[must_use]
     pub fn curve(&self, from: LatencyOrigin) -> Vec<(f64, u64)> {
         let count = self.of(from).len();
@@ -251,7 +251,7 @@ impl Latencies {
     }
 }
 
-/// Formats nanoseconds for people: three digits and a unit.
+/// Formats nanoseconds with three digits and a unit.
 #[must_use]
 pub fn readable(ns: u64) -> String {
     let (value, unit) = match ns {
@@ -276,7 +276,7 @@ mod tests {
     use super::*;
     use crate::paired::spread::Draws;
 
-    /// Returns a quantile of the sorted samples themselves.
+    /// Returns the exact quantile of sorted samples, to compare with the histogram's.
     fn exact(sorted: &[u64], quantile: f64) -> u64 {
         let rank = (quantile * sorted.len() as f64).ceil().max(1.0) as usize;
         sorted[rank.min(sorted.len()) - 1]

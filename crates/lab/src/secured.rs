@@ -18,7 +18,8 @@ pub enum Trust {
     Anyone,
 }
 
-/// Returns the one cipher and the one group that all programs in a benchmark support, and nothing else.
+/// Returns a crypto provider with only the cipher suite and the key-exchange group that all benchmarked
+/// programs support.
 #[must_use]
 pub fn pinned() -> Arc<CryptoProvider> {
     let mut pinned = CryptoProvider::clone(&engine::tls::provider());
@@ -27,7 +28,8 @@ pub fn pinned() -> Arc<CryptoProvider> {
     Arc::new(pinned)
 }
 
-/// Builds a client that offers these protocols by ALPN, and the TLS versions of the provider's cipher suites.
+/// Builds the configuration of a TLS client that offers these protocols by ALPN, and the TLS versions of the
+/// provider's cipher suites.
 ///
 /// # Errors
 /// Returns `rustls::Error` if no TLS version fits.

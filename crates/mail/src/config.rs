@@ -9,7 +9,7 @@ use crate::abuse::{Lists, Rates};
 /// Storage of mails.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Store {
-    /// Memory only: mails are gone with the process.
+    /// Memory only: mails are lost when the process ends.
     Anonymous,
     /// A file.
     File(PathBuf),
@@ -21,30 +21,31 @@ pub enum Durability {
     /// The mail survives any end of the process (kill -9 included): it has been written to the page cache.
     #[default]
     Process,
-    /// The mail also survives a loss of power: the file was synced, once for all waiting mails.
+    /// The mail also survives a loss of power: the file was synced, with one sync for all waiting mails.
     Power,
 }
 
-/// Kinds of memory that the mail service takes of [`Config::client_budget`]: SMTP connections, mails being
-/// received, connections to the pages, and the requests there.
+/// Number of memory kinds that the mail service charges to [`Config::client_budget`]: SMTP connections, mails
+/// being received, connections to the pages, and the requests there.
 pub const BUDGET_KINDS: usize = 4;
 
-/// Limits on what one peer may take. Each has a counter of how often it is hit.
+/// Limits on what peers may use. Each limit has a counter of how often it is hit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of one mail, announced by SIZE; at most 256 MiB, and a quarter of the store. A larger mail gets
     /// 552.
     pub mail_bytes_max: u64,
-    /// Recipients of one mail (RFC 5321, 4.5.3.1.8 requires at least 100). Further ones get 452, and clients
-    /// send them another mail.
+    /// Recipients of one mail (RFC 5321, 4.5.3.1.8 requires at least 100). Further ones get 452, and the
+    /// sender submits the mail again for these.
     pub recipients_max: usize,
     /// Connections per core; further ones get 421 and are closed.
     pub connections_max: usize,
     /// Connections of one address (IPv6: one /64) over all cores; further ones get 421 and are closed. 0: no
-    /// limit; `None`: a sixteenth of the connections of one core. Loopback is limited like any other address:
-    /// a proxy tells the client's address.
+    /// limit; `None`: a sixteenth of the connections of one core. Loopback is limited like any other address,
+    /// because a proxy names the client's address.
     pub connections_per_address_max: Option<usize>,
-    /// Memory of mails being received, over all cores; beyond, a mail gets 452. One address may take half.
+    /// Memory for mails being received, over all cores; a mail for which there is none left gets 452. One
+    /// address may use half.
     pub receiving_bytes_max: usize,
     /// Time from a reply to the end of the next command, even if its bytes come one at a time (RFC 5321,
     /// 4.5.3.2.7 asks for 5 minutes).
@@ -55,9 +56,9 @@ pub struct Limits {
     pub mail_time_max: Duration,
     /// Longest duration of a session; a mail being received may still complete.
     pub session_time_max: Duration,
-    /// Most commands of a session.
+    /// Maximum number of commands in a session.
     pub session_commands_max: usize,
-    /// Most bytes of a session; a mail being received may still complete.
+    /// Maximum number of bytes in a session; a mail being received may still complete.
     pub session_bytes_max: usize,
     /// Time that a reply may wait for the peer to read it.
     pub reply_time_max: Duration,
@@ -105,7 +106,7 @@ impl Limits {
 pub struct Retention {
     /// Time from a mail's arrival to its expiry.
     pub age: Duration,
-    /// Mails in one inbox; one more drops the oldest there.
+    /// Maximum number of mails in one inbox; another arrival drops the oldest of the inbox.
     pub per_inbox_max: u32,
 }
 
@@ -135,18 +136,17 @@ pub struct Config {
     pub cores: Vec<usize>,
     /// Storage of mails.
     pub store: Store,
-    /// Size of the store; beyond, the oldest mails are dropped. At least [`STORE_BYTES_MIN`].
+    /// Size of the store; when it is full, the oldest mails are dropped. At least [`STORE_BYTES_MIN`].
     pub store_bytes: u64,
-    /// Memory for the index of mails and inboxes, of all cores together, in bytes; beyond, the oldest mails
-    /// are dropped. 0 stands for 1/22 of the store, clamped to [`INDEX_BYTES_MIN`] and
+    /// Memory for the index of mails and inboxes, of all cores together, in bytes; when it is full, the
+    /// oldest mails are dropped. 0 means 1/22 of the store, clamped to [`INDEX_BYTES_MIN`] and
     /// [`INDEX_BYTES_DEFAULT_MAX`].
     pub index_bytes_max: u64,
     /// Durability that a 250 promises.
     pub durability: Durability,
     /// Retention of stored mails.
     pub retention: Retention,
-    /// Stores a body that many mails have in common only once a segment of the store; each mail keeps its own
-    /// head.
+    /// Stores a body that many mails share only once per segment of the store; each mail keeps its own head.
     pub share_bodies: bool,
     /// Name of this server in greetings and Received fields.
     pub name: String,
@@ -154,7 +154,7 @@ pub struct Config {
     pub default_domain: String,
     /// Domains for which mail is accepted, in lower case; empty: all.
     pub domains: Vec<String>,
-    /// Limits on what one peer may take.
+    /// Limits on what peers may use.
     pub limits: Limits,
     /// Rates beyond which a peer is delayed or refused.
     pub rates: Rates,
@@ -166,8 +166,8 @@ pub struct Config {
 pub const INDEX_BYTES_MIN: u64 = 16 << 20;
 /// Largest default memory of the index: enough for two and a half million mails.
 pub const INDEX_BYTES_DEFAULT_MAX: u64 = 256 << 20;
-/// The default memory of the index is the store's size divided by this: enough for a store full of mails of
-/// two kilobytes.
+/// Divisor of the store's size that gives the index its default memory: enough for a store full of 2 KB
+/// mails.
 const INDEX_SHARE: u64 = 22;
 
 /// Smallest store: a few segments of 16 MiB.

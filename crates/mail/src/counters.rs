@@ -2,7 +2,7 @@
 //! its own.
 
 engine::counters! {
-    /// Counters and gauges of receiving, one row a core.
+    /// Counters and gauges of receiving, one row per core.
     pub enum Counter {
         Connections => Gauge, "mail_connections", None, "Open SMTP and LMTP connections.";
         Accepted => Counter, "mail_connections_accepted", None, "Connections accepted.";

@@ -1,7 +1,7 @@
-//! Disposable mail: SMTP in, pages and APIs out.
+//! Disposable mail: received by SMTP, read on pages and by APIs.
 //!
 //! ```text
-//!  peers ──SMTP, LMTP──▶ smtp: session ──▶ core: log (one record a mail) ──▶ 250 once it is kept
+//!  peers ──SMTP, LMTP──▶ smtp: session ──▶ core: log (one record per mail) ──▶ 250 once it is kept
 //!                                            │ index of inboxes (owner: a core, by the inbox's hash)
 //!  pages, APIs ──questions──▶ mailstore ─────┘ events (arrived, deleted) ──▶ listeners
 //! ```

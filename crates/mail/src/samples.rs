@@ -47,7 +47,7 @@ fn built(name: &'static str, envelope_from: &'static str, builder: MessageBuilde
     Sample { name, envelope_from, raw: builder.write_to_vec().unwrap_or_default() }
 }
 
-/// Draws a picture: a sleeping car at night, as an uncompressed BMP, 24 bits a pixel, that every browser
+/// Draws a sleeping car at night, as an uncompressed BMP with 24 bits per pixel, a format that every browser
 /// shows.
 fn picture() -> Vec<u8> {
     const WIDTH: u32 = 240;
@@ -62,7 +62,7 @@ fn picture() -> Vec<u8> {
     for field in [0, pixel_bytes, 2835, 2835, 0, 0] {
         bmp.extend_from_slice(&field.to_le_bytes());
     }
-    // BMP rows go from the bottom up.
+    // BMP rows are stored from the bottom up.
     for y in (0..HEIGHT).rev() {
         for x in 0..WIDTH {
             let in_car = (12..48).contains(&y) && (8..WIDTH - 8).contains(&x);
@@ -136,7 +136,8 @@ fn attachment(to: &str, now_s: i64) -> Sample {
     built("attachment", "billing@sleepingcars.test", builder)
 }
 
-/// A mail as it still comes from Japan: ISO-2022-JP with escape sequences in seven bits, in the subject, too.
+/// A mail as some Japanese programs still send it: ISO-2022-JP with seven-bit escape sequences, in the body
+/// and in the subject.
 fn japanese(to: &str, now_s: i64) -> Sample {
     let head = format!(
         "From: =?ISO-2022-JP?B?GyRCTGs5VE5zPFYbKEI=?= <info@yakou.test>\r\nTo: {to}\r\n\
@@ -197,8 +198,8 @@ fn invitation(to: &str, now_s: i64) -> Sample {
     built("invitation", "ann@friends.test", builder)
 }
 
-/// A mail as it really arrives: a wrong charset label, a boundary that never closes, half an encoded word,
-/// bytes above 127 in the body, an unknown transfer encoding.
+/// A malformed mail as seen in practice: a wrong charset label, a boundary that never closes, half an encoded
+/// word, bytes above 127 in the body, an unknown transfer encoding.
 fn broken(to: &str, now_s: i64) -> Sample {
     let head = format!(
         "From: \"Old Machine\" <old@machine.test>\r\nTo: {to}\r\nSubject: =?utf-8?Q?Broken_=E2=80=93?= =?utf-8?B?bm90IGNsb3NlZA\r\n\

@@ -1,8 +1,8 @@
 //! Private network namespaces: tests and instruments that run in one do not touch the host's network.
 //!
-//! Each is held by a process that ends when ours does (its standard input closes); the kernel then removes
-//! its interfaces and shapers. A thread that is moved into a namespace creates its sockets, and starts its
-//! programs, there (setns(2)).
+//! Each namespace is held by a child process that ends when this process does (its standard input closes);
+//! the kernel then removes its interfaces and shapers. A thread that is moved into a namespace creates its
+//! sockets, and starts its programs, there (setns(2)).
 
 use std::{
     fs::File,
@@ -36,7 +36,7 @@ impl Namespace {
             .map_err(|error| format!("unshare: {error} (on Debian: apt-get install util-linux)"))?;
         let mut word = String::new();
         if let Some(out) = keeper.stdout.take() {
-            // A missing line is reported below.
+            // If the line cannot be read, `word` lacks it, and the check below reports that.
             let _ = BufReader::new(out).read_line(&mut word);
         }
         if word.trim() != "ready" {
@@ -64,7 +64,7 @@ impl Namespace {
         self.keeper.id()
     }
 
-    /// Runs a closure within the namespace, on a thread of its own: its sockets, threads and programs are
+    /// Runs a closure within the namespace, on a separate thread: its sockets, threads and programs are
     /// created there.
     ///
     /// # Errors

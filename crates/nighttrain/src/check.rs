@@ -25,7 +25,7 @@ use crate::{
     },
 };
 
-/// Checks one of our own configuration files and returns a report.
+/// Checks a configuration file of Nighttrain and returns a report.
 ///
 /// # Errors
 /// Returns every fault in the file, and in the files that it names.
@@ -51,7 +51,8 @@ pub(crate) fn check_nats(path: &Path) -> Result<String, Failure> {
     append_memory_sum(lines, in_force, ServerSet::FEED)
 }
 
-/// Checks everything that a start of these servers reads. Adds the warnings and the memory sum to the lines.
+/// Checks everything that these servers read at their start. Adds the warnings and the memory sum to the
+/// lines.
 fn append_memory_sum(
     mut lines: Vec<String>,
     ActiveSettings { settings, .. }: ActiveSettings,

@@ -191,8 +191,8 @@ pub(crate) struct LogTask {
     pub settings: AdminFlags,
 }
 
-/// Parses the interval: shorter than a tenth of a second the polling itself would show in the numbers, and an
-/// hour is long enough.
+/// Parses the interval between frames: from 100 ms, because faster polling would itself show in the numbers,
+/// to one hour.
 fn interval(text: &str) -> Result<Duration, String> {
     let interval = parse_duration(text)?;
     let allowed = Duration::from_millis(100)..=Duration::from_secs(3600);

@@ -4,8 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use ppp::{HeaderResult, PartialResult, v1, v2};
 
-/// The longest header accepted: version 1 has at most 107 bytes; no proxy sends longer extensions of version
-/// 2.
+/// Maximum length of a header: version 1 has at most 107 bytes, and no proxy sends version 2 extensions that
+/// exceed this.
 pub const HEADER_BYTES_MAX: usize = 2048;
 
 /// Result of parsing the first bytes of a connection.
@@ -40,8 +40,8 @@ const PP2_CLIENT_SSL: u8 = 0x01;
 #[must_use]
 pub fn header(bytes: &[u8]) -> Header {
     // The library rejects some incomplete version 1 lines and accepts any byte after the first CR as the
-    // line's end, so the end is searched for here. Bytes that begin neither way are rejected at once: for
-    // some of them the library would wait for more.
+    // line's end, so the end is searched for here. Bytes with neither prefix are rejected at once: for some
+    // of them the library would wait for more.
     let begins = |with: &[u8]| bytes.starts_with(with) || with.starts_with(bytes);
     let text = begins(V1_BEGIN);
     if !text && !begins(V2_BEGIN) {

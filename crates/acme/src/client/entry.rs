@@ -1,4 +1,5 @@
-//! One certificate that is to be kept: its names, what its files hold, and when its renewal is due.
+//! One certificate that this process obtains and renews: its names, the contents of its files, and the time
+//! of its renewal.
 
 use crate::{
     Name,
@@ -27,14 +28,14 @@ pub struct RenewalStatus {
     pub retry_at_s: Option<i64>,
 }
 
-/// A certificate, existing or still to be obtained.
+/// A certificate that exists or is still to be obtained.
 pub(super) struct Entry {
     pub(super) names: Vec<Name>,
     pub(super) file: String,
     pub(super) certificate: Option<Arc<Certificate>>,
     pub(super) kept: RenewalState,
     pub(super) standing: RenewalSchedule,
-    /// True if the files must be merged with those of the cluster.
+    /// True if the files must be merged with the cluster's.
     pub(super) is_to_meet: bool,
     /// Challenges of the pending order. They are answered until the order is over, because a CA may validate
     /// later than we wait for it.
@@ -92,7 +93,8 @@ impl Entry {
         self.standing.validity =
             self.certificate.as_ref().map(|certificate| (certificate.from_s, certificate.until_s));
         self.standing.lot = self.certificate.as_ref().map_or(0.0, |certificate| lot(certificate));
-        // Two certificates issued within a second have the same validity, so the lot is compared too.
+        // Two certificates issued within a second have the same validity, so `lot`, which depends on the
+        // certificate's bytes, is compared too.
         if (self.standing.validity, self.standing.lot) != of_old {
             (self.standing.window, self.standing.ask_at_s) = (None, 0);
         }

@@ -43,10 +43,10 @@ use crate::{
 )]
 type Lock<T> = std::sync::Mutex<T>;
 
-/// Longest sleep of the thread, so that a change of the clock does no harm.
+/// Longest sleep of the thread, so that a change of the wall clock is noticed.
 const SLEEP_MAX: Duration = Duration::from_secs(60 * 60);
 
-/// Obtains and renews certificates on a thread of its own. Dropping it stops the thread after the attempt in
+/// Obtains and renews certificates on a separate thread. Dropping it stops the thread after the attempt in
 /// progress.
 #[derive(Debug)]
 pub struct Client {
@@ -60,7 +60,7 @@ struct ClientState {
     said: Lock<Vec<RenewalStatus>>,
     /// New list of names, if it has changed.
     wanted: Lock<Option<Vec<Name>>>,
-    /// True once an operator has asked for a check now.
+    /// True if an operator has requested an immediate check.
     is_asked_to_look: AtomicBool,
     /// True once the client is dropped.
     is_over: AtomicBool,
@@ -185,10 +185,10 @@ struct RenewalTask {
     entries: Vec<Entry>,
     /// Coordination with other instances, if there are any.
     sharing: Option<AuthorityShare>,
-    /// Lease that allows this instance to order, while it holds it.
+    /// The lease for ordering certificates, while this instance holds it.
     turn: Option<Box<dyn Any + Send>>,
-    /// True if the account's files are merged with the cluster's, since they last changed and under the
-    /// present lease.
+    /// True if the account's files have been merged with the cluster's, since the files' last change and
+    /// under the present lease.
     has_met_account: bool,
     /// Reason why a due order was not made in this round.
     waits: Option<ShareError>,
@@ -242,7 +242,7 @@ impl RenewalTask {
         self.publish_statuses();
     }
 
-    /// Clears the schedule's waits at an operator's request.
+    /// Resets the waiting times of all certificates at an operator's request.
     fn look_again(&mut self) {
         for entry in &mut self.entries {
             entry.standing.ask_at_s = 0;
@@ -479,7 +479,7 @@ impl RenewalTask {
         }
     }
 
-    /// Asks the CA when it would like a certificate to be renewed (RFC 9773).
+    /// Asks the CA for the suggested renewal window of a certificate (RFC 9773).
     async fn ask(&mut self, at: usize) {
         let asked = match self.account().await {
             Ok(account) => match self.entries[at]
@@ -544,7 +544,7 @@ impl RenewalTask {
 }
 
 fn of_files(error: &FilesError) -> Failure {
-    // A file error says nothing about the order, which is kept.
+    // A file error does not concern the order, which is kept.
     Failure { is_final: false, ..Failure::new(Kind::Unreachable, error.to_string()) }
 }
 

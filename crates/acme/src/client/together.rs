@@ -11,7 +11,7 @@ use crate::{
     share::ShareError,
 };
 
-/// Delay before the cluster is asked again, for when the ordering instance is done or the cluster is back.
+/// Delay before the cluster is asked again, while another instance is ordering or the cluster is unreachable.
 pub(super) const ASK_OTHERS_AGAIN: Duration = Duration::from_secs(2);
 
 impl RenewalTask {
@@ -111,7 +111,7 @@ impl RenewalTask {
         Ok(())
     }
 
-    /// Publishes those of the files that the cluster lacks, under the lease.
+    /// Publishes the files that the cluster lacks, under the lease.
     fn give(&mut self, met: &[(Merge, &str)]) -> Result<(), ShareError> {
         for (_, file) in met.iter().filter(|(met, _)| *met == Merge::OursIsToBeShared) {
             self.take_turn()?;
@@ -146,12 +146,12 @@ fn failed(error: FilesError) -> ShareError {
     }
 }
 
-/// Merge rule by which the cluster's version always wins.
+/// Merge rule: the cluster's version always wins.
 fn is_theirs(_: &[u8], _: &[u8]) -> bool {
     true
 }
 
-/// Merge rule for certificates: the cluster's version wins unless ours begins to be valid later.
+/// Merge rule for certificates: the cluster's version wins unless the validity of the local one begins later.
 fn begins_later(theirs: &[u8], ours: &[u8]) -> bool {
     let begins = |pem: &[u8]| Certificate::from_pem(pem).ok().map(|certificate| certificate.from_s);
     begins(theirs).is_some_and(|theirs| begins(ours).is_none_or(|ours| theirs >= ours))

@@ -1,5 +1,5 @@
-//! Hand-made files. They show that the format is that of `docs/formats/queue.md`, whose numbers are repeated
-//! here, and that a file with valid checksums but absurd content does no harm.
+//! Tests with hand-made files: the format matches `docs/formats/queue.md`, whose numbers are repeated here,
+//! and a file with valid checksums but absurd content does no harm.
 
 use super::error::{Fault, FileError};
 use super::header::{Header, SLOTS, Shape};
@@ -63,7 +63,7 @@ fn the_file_is_what_the_document_says() {
     assert_eq!(number(&file, 16_384 + 4096), 511 * 3 + 1);
 }
 
-/// Opens the sample with a changed header in both slots, with a valid checksum.
+/// Opens the sample file with its header changed in both slots, with a valid checksum.
 fn crafted(change: impl FnOnce(&mut Header)) -> Result<FileRows<u64, Faulty>, FileError> {
     let mut disk = disk();
     let table_sum = number(&disk.seen, 72);

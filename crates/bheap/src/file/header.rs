@@ -30,13 +30,13 @@ pub struct Shape {
     pub layout: u32,
     /// Name of the item type, see [`super::Item::KIND`].
     pub kind: [u8; 8],
-    /// Unused cells before the first item; fewer than fill a block.
+    /// Number of unused cells before the first item; they never fill a whole block.
     pub lead: u64,
-    /// Greatest number of items.
+    /// Maximum number of items.
     pub capacity: u64,
 }
 
-/// Offsets of the parts of a file of some shape; all in bytes, all multiples of [`BLOCK_BYTES`].
+/// Offsets of the parts of a queue file; all in bytes, all multiples of [`BLOCK_BYTES`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Plan {
     pub(super) tables: [usize; 2],
@@ -45,7 +45,7 @@ pub(super) struct Plan {
     pub(super) file_bytes: usize,
 }
 
-/// Greatest length of a file: Linux's limit for a mapping, with room to spare.
+/// Maximum length of a file: below Linux's limit for a mapping, with room to spare.
 const FILE_BYTES_MAX: u64 = 1 << 46;
 
 impl Shape {

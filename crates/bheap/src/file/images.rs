@@ -40,7 +40,8 @@ const IMAGE: u8 = 1;
 /// Bit of a block changed since the last checkpoint: no checkpoint needs its present copy.
 const CHANGED: u8 = 2;
 
-/// Bounds of the number of blocks reserved at a time, which is a quarter of those reserved.
+/// Minimum and maximum number of blocks that are reserved at a time; between them, a quarter of the blocks
+/// reserved so far.
 const RESERVE_BLOCKS_MIN: usize = 64;
 const RESERVE_BLOCKS_MAX: usize = 16 * 1024;
 
@@ -53,9 +54,11 @@ pub(super) struct Images<D> {
     /// The bits [`IMAGE`] and [`CHANGED`] of each reserved block.
     places: Vec<u8>,
     /// Entry of each reserved block in the table of the last checkpoint; meaningless from `kept` on. (A block
-    /// that comes into use is written then: its first cell that is not lead belongs to an item.)
+    /// is written as soon as it comes into use, because its first cell after the unused ones belongs to an
+    /// item.)
     entries: Vec<u64>,
-    /// Numbers of the blocks with [`CHANGED`], each once. Invariant: its capacity is that of `places`.
+    /// Numbers of the blocks with [`CHANGED`], each once. Invariant: this vector has the same capacity as
+    /// `places`.
     changed: Vec<usize>,
     /// Number of blocks that the last checkpoint needs.
     kept: usize,
@@ -84,7 +87,7 @@ impl<D: Disk> Images<D> {
         Ok(images)
     }
 
-    /// Opens the last complete checkpoint, after checking every byte of it.
+    /// Opens the last complete checkpoint, after checking each of its bytes.
     pub(super) fn open(disk: D, wanted: &Shape) -> Result<Self, FileError> {
         let (header, alike) = match newest(disk.bytes(), wanted) {
             Ok(found) => found,
@@ -188,7 +191,7 @@ impl<D: Disk> Images<D> {
         &mut self.disk
     }
 
-    /// Returns the present offset on the disk of the items' byte `at`. Panics if its block was never
+    /// Returns the present offset on the disk of byte `at` of the items. Panics if its block was never
     /// reserved.
     #[inline]
     fn place(&self, at: usize) -> usize {
@@ -306,7 +309,7 @@ impl<D: Disk> Images<D> {
         Ok(())
     }
 
-    /// Performs steps 2 and 3: writes one slot, then the other.
+    /// Performs steps 2 and 3 of a checkpoint: writes one header slot, then the other.
     fn write_headers(&mut self) -> Result<(), Fault> {
         let header = self.header.encode();
         for slot in SLOTS {

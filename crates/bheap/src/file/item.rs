@@ -47,7 +47,8 @@ impl<const N: usize> ByteArray for [u8; N] {
 /// An item of a fixed size that a file can hold.
 ///
 /// `from_le_bytes(to_le_bytes(x)) == x` must be true, and `from_le_bytes` must accept every array of bytes
-/// without a panic. The order of `Ord` is part of the format: a change of it requires a new [`Item::KIND`].
+/// without a panic. The order of `Ord` is part of the format: changing the order requires a new
+/// [`Item::KIND`].
 pub trait Item: Ord + Copy {
     /// Type of one item's bytes; their number must be a power of two, at most 4096.
     type Bytes: ByteArray;

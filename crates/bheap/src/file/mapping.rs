@@ -84,13 +84,14 @@ impl Mapping {
 
     #[inline]
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as in `bytes`, mapped writable too; the exclusive borrow makes this the only path to them.
+        // SAFETY: as in `bytes`; the bytes are mapped writable too, and the exclusive borrow makes this the
+        // only path to them.
         unsafe { core::slice::from_raw_parts_mut(self.base.as_ptr(), self.bytes) }
     }
 
     /// Tells the kernel not to read ahead.
     pub(super) fn expect_random(&self) -> io::Result<()> {
-        // SAFETY: the range is mapped, and this advice changes no byte of it.
+        // SAFETY: the range is mapped, and this advice changes none of its bytes.
         unsafe { madvise(self.base.as_ptr().cast(), self.bytes, Advice::Random) }?;
         Ok(())
     }
@@ -132,6 +133,7 @@ pub(super) fn stored_items<T: Item>(bytes: &[u8]) -> &[StoredItem<T>] {
 /// Returns the bytes of stored items.
 #[inline]
 pub(super) fn bytes_of<T: Item>(items: &[StoredItem<T>]) -> &[u8] {
-    // SAFETY: as above, in the other direction: arrays of bytes without anything between them.
+    // SAFETY: `StoredItem<T>` is `repr(transparent)` over an array of bytes, so the items lie without gaps,
+    // and all `size_of_val(items)` bytes are initialised; the lifetime is kept by the signature.
     unsafe { core::slice::from_raw_parts(items.as_ptr().cast(), size_of_val(items)) }
 }

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`FileQueue`] | the page queue: few pages are touched for each item |
 //! | [`FileTimers`] | the same with handles, which remain valid after the file is opened again |
-//! | [`FileHeap`] | any heap: no more room than its items, twice |
+//! | [`FileHeap`] | any heap: twice the size of its items, and no more |
 //!
 //! They use a file like memory; the kernel reads pages in and writes them out. After a crash of the process
 //! or of the machine, the queue has the state of the last checkpoint that returned (or, if the crash came
@@ -31,9 +31,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! *Costs.* A file takes twice the room of its items, reserved as the queue grows. The first change to each 4
+//! *Costs.* A file takes twice the size of its items, reserved as the queue grows. The first change to each 4
 //! KiB block after a checkpoint copies that block. A checkpoint writes the changed blocks and a table of 8
-//! bytes a block, and waits three times for the disk. Opening reads everything once, to check it.
+//! bytes per block, and waits three times for the disk. Opening reads everything once, to check it.
 //!
 //! *Limits.* A failing disk, or another program that truncates the file without taking its lock, ends the
 //! process with `SIGBUS`: the kernel has no other answer to a load from memory that it cannot fill. On a file
@@ -74,7 +74,7 @@ use crate::layout::{Binary, Dary, Layout, PageLayout};
 use crate::rows::{Full, Rows};
 use std::path::Path;
 
-/// A layout that can be named in a file.
+/// A layout that has a number, so that a queue file can record it.
 pub trait FileLayout: Layout {
     /// Returns the layout's number in the file's header. Numbers below 65536 are reserved for this crate.
     fn id(&self) -> u32;
@@ -181,8 +181,8 @@ impl<T: Item, L: FileLayout> FileHeap<T, L> {
     /// reserved at once.
     ///
     /// # Errors
-    /// Returns a [`FileError`] if a file of that name exists (it is left alone), the capacity is impossible,
-    /// or the disk is full.
+    /// Returns a [`FileError`] if a file of that name exists (which is left unchanged), the capacity is
+    /// impossible, or the disk is full.
     pub fn create(path: impl AsRef<Path>, layout: L, capacity: usize) -> Result<Self, FileError> {
         let shape = layout.shape::<T>(capacity);
         Ok(Self { heap: Heap::with_rows(layout, FileRows::create(path.as_ref(), shape)?) })
@@ -215,7 +215,7 @@ impl<T: Item, L: FileLayout> FileHeap<T, L> {
         }
     }
 
-    /// Adds all of `items` at once, in O(n) of the items then in the queue.
+    /// Adds all of `items` at once, in O(n), where n is the number of items then in the queue.
     ///
     /// # Errors
     /// Returns a [`PushError`] with the first item for which there is no room; the items before it are in the
@@ -247,7 +247,7 @@ impl<T: Item, L: FileLayout> FileHeap<T, L> {
         self.heap.pop().map(|stored| stored.item())
     }
 
-    /// Replaces the smallest item by another and returns the smallest; needs no more room.
+    /// Replaces the smallest item by another and returns the smallest; needs no additional room.
     ///
     /// # Errors
     /// Returns `item` itself if the queue is empty; nothing is added.
@@ -270,13 +270,13 @@ impl<T: Item, L: FileLayout> FileHeap<T, L> {
         self.heap.is_empty()
     }
 
-    /// Returns the greatest number of items that the file can hold.
+    /// Returns the maximum number of items that the file can hold.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.heap.rows().capacity()
     }
 
-    /// Iterates over the items in the heap's own order.
+    /// Iterates over the items in storage order, which is not sorted.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = T> + '_ {
         (0..self.len()).map(|at| self.heap.rows().item(at).item())
     }

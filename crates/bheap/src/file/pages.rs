@@ -4,9 +4,9 @@
 //!   page 0            start of the queue's own state
 //!   page 1 …          blocks of items, pages of slots, further state, free pages: in any order
 //! ```
-//! The state, which each checkpoint writes anew, records the use of each page. Between checkpoints only
-//! blocks change, in the image that the last checkpoint does not need ([`super::images`]). Room is therefore
-//! needed only for a page that was never used; removing items needs none.
+//! The state, which each checkpoint rewrites, records the use of each page. Between checkpoints only blocks
+//! change, in the image that the last checkpoint does not need ([`super::images`]). Room is therefore needed
+//! only for a page that was never used; removing items needs none.
 
 use super::disk::Disk;
 use super::error::{Fault, FileError};
@@ -76,7 +76,7 @@ impl<T: Item, D: Disk> Pages<T, D> {
         let used = pages.images.header().len as usize / Self::ITEMS;
         pages.links = vec![NO_BLOCK; used.max(1)];
         if used == 0 {
-            // A crash came before the first checkpoint.
+            // The process or the machine crashed before the first checkpoint.
             pages.images.reserve(ROOT as usize)?;
             return Ok((pages, Vec::new()));
         }
@@ -107,7 +107,7 @@ impl<T: Item, D: Disk> Pages<T, D> {
             }
             page = next;
         }
-        // Pages that nobody claims are free.
+        // All pages that are not part of the state are free, until the queue claims some of them.
         pages.free = (0..used as u32).rev().filter(|page| !taken[*page as usize]).collect();
         Ok((pages, state))
     }
@@ -126,12 +126,13 @@ impl<T: Item, D: Disk> Pages<T, D> {
         }
     }
 
-    /// Returns the error for content that is wrong despite valid checksums: somebody crafted it.
+    /// Returns the error for content that is wrong despite valid checksums, as in a crafted file.
     pub(crate) fn damaged(&self, what: &'static str) -> FileError {
         Fault::Damaged { at: self.images.begins(), what }.at(self.images.disk().path())
     }
 
-    /// Removes pages from the free ones, all different, for an opened queue that uses them.
+    /// Removes the given pages, which must be distinct, from the free list, for an opened queue that uses
+    /// them.
     pub(crate) fn claim(&mut self, mut pages: Vec<u32>) -> Result<(), FileError> {
         pages.sort_unstable();
         let count = self.free.len();

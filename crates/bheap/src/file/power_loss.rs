@@ -40,7 +40,7 @@ pub(super) struct Faulty {
     syncs: u64,
     /// Flags of the blocks that were reserved.
     reserved: Vec<bool>,
-    /// Number of bytes for which there is room besides the reserved blocks.
+    /// Number of bytes that can still be reserved on this disk.
     pub(super) room: usize,
     /// State of the disk when the power failed during a sync: the disk's owner may be gone.
     pub(super) wreck: Rc<RefCell<Option<Faulty>>>,
@@ -139,15 +139,15 @@ struct Outcome {
     killed: u32,
     /// Failures between checkpoints.
     between: u32,
-    /// Failures during a checkpoint that was then not found.
+    /// Failures during a checkpoint that the next opening did not find.
     before: u32,
-    /// Failures during a checkpoint that was then found.
+    /// Failures during a checkpoint that the next opening found.
     after: u32,
     /// Failures while an opening repaired the headers.
     opening: u32,
 }
 
-/// Runs a queue again and again, each time until a power failure.
+/// Runs a queue repeatedly, each time until a power failure.
 fn lives<L: FileLayout + Copy>(layout: L, seed: u64, rounds: u32) -> Outcome {
     let shape = layout.shape::<u64>(6 * BLOCK_BYTES / 8);
     let plan = shape.plan().unwrap();

@@ -40,8 +40,8 @@ pub(super) fn shape<T: Item>(layout: u32, capacity: usize) -> Result<Shape, Faul
 
 /// A [`PageQueue`] in a file: few pages are touched for each item, and a checkpoint makes changes durable.
 ///
-/// It has the operations of [`crate::PriorityQueue`], with the errors of a disk; all but `pop_push`, which
-/// would be a `pop` and then a `push`, of which the second may be refused.
+/// It has the operations of [`crate::PriorityQueue`], with disk errors, except for `pop_push`: that would be
+/// a `pop` and then a `push`, and the `push` may be refused.
 #[derive(Debug)]
 pub struct FileQueue<T: Item, D: Disk = MappedFile> {
     queue: PageQueue<StoredItem<T>, Pages<T, D>>,
@@ -53,8 +53,8 @@ impl<T: Item> FileQueue<T> {
     /// Room on the disk is reserved as the queue grows.
     ///
     /// # Errors
-    /// Returns a [`FileError`] if a file of that name exists (it is left alone), the capacity is impossible,
-    /// or the disk is full.
+    /// Returns a [`FileError`] if a file of that name exists (which is left unchanged), the capacity is
+    /// impossible, or the disk is full.
     pub fn create(path: impl AsRef<Path>, capacity: usize) -> Result<Self, FileError> {
         let path = path.as_ref();
         let shape = shape::<T>(PAGE_QUEUE, capacity).map_err(|fault| fault.at(path))?;
@@ -72,7 +72,7 @@ impl<T: Item> FileQueue<T> {
 }
 
 impl<T: Item, D: Disk> FileQueue<T, D> {
-    /// Creates an empty queue on a disk of zeros, whose length [`FileQueue::disk_bytes`] gives.
+    /// Creates an empty queue on a zeroed disk with the length that [`FileQueue::disk_bytes`] returns.
     ///
     /// # Errors
     /// Returns a [`FileError`] if the capacity is impossible or does not fit the disk, or the disk fails.
@@ -190,7 +190,7 @@ impl<T: Item, D: Disk> FileQueue<T, D> {
     ///
     /// # Errors
     /// Returns a [`FileError`]. If there is no room for the queue's state, the queue remains usable. If the
-    /// disk fails, it is empty and refuses items until the file is opened again.
+    /// disk fails, the queue is empty and refuses items until the file is opened again.
     pub fn checkpoint(&mut self) -> Result<u64, FileError> {
         let mut state = Vec::new();
         self.queue.save(&mut state);

@@ -1,5 +1,5 @@
 //! Power failures and process deaths at any moment, for the page queues: on the disk of
-//! [`super::power_loss`], again and again.
+//! [`super::power_loss`], many times.
 
 use super::power_loss::{Faulty, Random};
 use super::{Disk, FileError, FileQueue, FileTimers};
@@ -25,7 +25,7 @@ trait Life: Sized {
     fn lost(&mut self, _twin: &Self::Twin, _kept: &Self::Twin) {}
     fn is_dead(&mut self) -> bool;
     fn check(&self);
-    /// Takes over knowledge from the previous incarnation.
+    /// Takes over test data from the queue as it was before the failure.
     fn inherit(&mut self, _from: Self) {}
 }
 
@@ -162,7 +162,8 @@ impl Life for Handles {
     }
 }
 
-/// Numbers of failures: between checkpoints; during one that was then not found, or found; during an opening.
+/// Numbers of failures: between checkpoints; during a checkpoint that the next opening did not find, or
+/// found; during an opening.
 #[derive(Debug, Default)]
 struct Outcome {
     between: u32,

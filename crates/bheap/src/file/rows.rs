@@ -81,7 +81,7 @@ impl<T: Item, D: Disk> FileRows<T, D> {
     }
 
     /// Makes the present items durable; returns the number of this checkpoint, counted from 1. The previous
-    /// state is given up only when all of the new one is on the disk.
+    /// state is dropped only when the new one is completely on the disk.
     ///
     /// # Errors
     /// Returns a [`FileError`] if the disk fails: when the file is opened again it has the previous
@@ -96,7 +96,7 @@ impl<T: Item, D: Disk> FileRows<T, D> {
         self.images.header().sequence
     }
 
-    /// Returns the greatest number of items that the file can hold.
+    /// Returns the maximum number of items that the file can hold.
     #[must_use]
     pub const fn capacity(&self) -> usize {
         self.capacity

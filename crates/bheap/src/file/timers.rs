@@ -17,20 +17,20 @@ use std::vec::Vec;
 /// Bit of a queue's number that is set in handles of queues in files, and in no others.
 const IN_FILE: u32 = 1 << 31;
 
-/// Returns a random number that identifies a file: two files of a process have the same with odds of one to
-/// two thousand million.
+/// Returns a random number that identifies a file; two files of a process have the same number with a
+/// probability of 1 in 2³¹.
 fn file_number() -> u32 {
     RandomState::new().build_hasher().finish() as u32 | IN_FILE
 }
 
-/// Reason why an item keeps its key.
+/// Error of an update; the item keeps its old key.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UpdateError {
     /// The handle's item has left, or the handle belongs to another queue.
     #[error(transparent)]
     Stale(#[from] StaleHandle),
-    /// There is no room for the new key beside the old one.
+    /// There is no room for the new key in addition to the old one.
     #[error(transparent)]
     NoRoom(FileError),
 }
@@ -52,8 +52,8 @@ impl<K: Key> FileTimers<K> {
     /// Room on the disk is reserved as the queue grows.
     ///
     /// # Errors
-    /// Returns a [`FileError`] if a file of that name exists (it is left alone), the capacity is impossible,
-    /// or the disk is full.
+    /// Returns a [`FileError`] if a file of that name exists (which is left unchanged), the capacity is
+    /// impossible, or the disk is full.
     pub fn create(path: impl AsRef<Path>, capacity: usize) -> Result<Self, FileError> {
         let path = path.as_ref();
         let shape = shape::<Entry<K>>(TIMERS, capacity).map_err(|fault| fault.at(path))?;
@@ -72,7 +72,7 @@ impl<K: Key> FileTimers<K> {
 }
 
 impl<K: Key, D: Disk> FileTimers<K, D> {
-    /// Creates an empty queue on a disk of zeros, whose length [`FileTimers::disk_bytes`] gives.
+    /// Creates an empty queue on a zeroed disk with the length that [`FileTimers::disk_bytes`] returns.
     ///
     /// # Errors
     /// Returns a [`FileError`] if the capacity is impossible or does not fit the disk, or the disk fails.
@@ -167,7 +167,7 @@ impl<K: Key, D: Disk> FileTimers<K, D> {
     ///
     /// # Errors
     /// [`UpdateError::Stale`] if the handle is stale, [`UpdateError::NoRoom`] if there is no room for the new
-    /// key beside the old one. The item then keeps its key and its handle.
+    /// key in addition to the old one. The item then keeps its key and its handle.
     pub fn update(&mut self, handle: Handle, key: K) -> Result<Handle, UpdateError> {
         if !self.contains(handle) {
             return Err(UpdateError::Stale(StaleHandle));
@@ -209,7 +209,7 @@ impl<K: Key, D: Disk> FileTimers<K, D> {
     ///
     /// # Errors
     /// Returns a [`FileError`]. If there is no room for the queue's state, the queue remains usable. If the
-    /// disk fails, it is empty and refuses keys until the file is opened again.
+    /// disk fails, the queue is empty and refuses keys until the file is opened again.
     pub fn checkpoint(&mut self) -> Result<u64, FileError> {
         let mut state = Vec::new();
         self.lazy.save(&self.slot_pages, &mut state);

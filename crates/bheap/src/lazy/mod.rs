@@ -11,7 +11,7 @@
 //! entry has left, so that it always describes that entry.
 //!
 //! *Garbage.* Each removal also sweeps one block, so that a pass over all n entries ends after about n /
-//! (entries a block) removals: the removed entries amount to at most about two passes, a small part of the
+//! (entries per block) removals: the removed entries amount to at most about two passes, a small part of the
 //! whole.
 //!
 //! *No operation is long.* If a caller removed the smallest hundred thousand entries, the nearest last, a
@@ -19,9 +19,9 @@
 //! many entries as the page queue has removed ones (or the page queue is empty). An operation takes at most
 //! one entry from the window, or removes one behind it; then *one* entry is taken from the page queue: if it
 //! is live, the window grows by one; if not, there is one removed entry less. Either restores the inequality.
-//! Each operation thus does at most one on the page queue, and the smallest entry is the first of the window,
-//! or, with no removed entries, the first of the page queue. While nothing is removed the window is empty and
-//! costs nothing.
+//! Each operation thus performs at most one operation on the page queue, and the smallest entry is the first
+//! of the window, or, with no removed entries, the first of the page queue. While nothing is removed the
+//! window is empty and costs nothing.
 //!
 //! (The window is a tree whose nodes are allocated; nothing is allocated until something is removed.)
 
@@ -42,11 +42,11 @@ pub(crate) use saved::{FileLazyQueue, SlotPages};
 use slots::{GENERATIONS, Slots, State};
 use window::{Place, Window};
 
-/// Number of entries by which the window may exceed twice the removed ones, before each new entry sends one
-/// back.
+/// Number of entries by which the window may exceed twice the number of removed ones; beyond that, each new
+/// entry returns one entry of the window to the page queue.
 const WINDOW_SPARE: usize = 64;
 
-/// An entry of the page queue: a key, which alone is compared, and its slot.
+/// An entry of the page queue: a key and its slot. Only the key is compared.
 pub trait QueueEntry<K>: Ord + Copy {
     /// Creates the entry of a key.
     fn new(key: K, slot: u32) -> Self;
@@ -77,8 +77,8 @@ impl<K: Ord + Copy> QueueEntry<K> for Entry<K> {
 #[derive(Debug)]
 pub struct LazyQueue<K, B = Arena<Entry<K>>, E = Entry<K>> {
     queue: PageQueue<E, B>,
-    /// Entries before the queue. Invariant: none of them is larger than any in `queue`, and there are at
-    /// least as many as removed ones in `queue`, unless `queue` is empty.
+    /// The smallest entries. Invariant: none of them is larger than any entry in `queue`, and there are at
+    /// least as many as removed entries in `queue`, unless `queue` is empty.
     window: Window<K>,
     slots: Slots,
     number: u32,
@@ -110,7 +110,7 @@ impl<K: Ord + Copy> LazyQueue<K> {
         self.queue.shrink_to_fit();
     }
 
-    /// Returns the bytes in use: entries, removed ones included, the window and the slots.
+    /// Returns the bytes in use: entries (including removed ones), the window and the slots.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.queue.bytes() + self.window.bytes() + self.slots.bytes()
@@ -187,8 +187,8 @@ impl<K: Ord + Copy, E: QueueEntry<K>, B: Blocks<E>> LazyQueue<K, B, E> {
         if generation == handle.generation { Ok(state) } else { Err(StaleHandle) }
     }
 
-    /// Makes sure that the window stays long enough when one entry leaves it, or one behind it is removed.
-    /// Returns whether that took an operation on the page queue.
+    /// Makes sure that the window stays long enough when an entry leaves the window, or an entry in the page
+    /// queue is removed. Returns whether an operation on the page queue was necessary.
     fn extend_window(&mut self) -> bool {
         if self.window.len() > self.removed {
             return false;
@@ -409,8 +409,8 @@ impl<B: Blocks<E>, E: Ord + Copy> Drop for EntryGuard<'_, B, E> {
     }
 }
 
-/// Guard of an entry pushed to the page queue: if it got there, even with a panic in a comparison, its slot
-/// is marked live.
+/// Guard of an entry pushed to the page queue: if the entry was stored, even if a comparison panicked, its
+/// slot is marked live.
 struct Arrival<'a, K: Ord + Copy, B: Blocks<E>, E: QueueEntry<K>> {
     lazy: &'a mut LazyQueue<K, B, E>,
     slot: u32,
@@ -426,7 +426,8 @@ impl<K: Ord + Copy, B: Blocks<E>, E: QueueEntry<K>> Drop for Arrival<'_, K, B, E
     }
 }
 
-/// Guard of the window's largest entry while it returns: it leaves the window if it got into the page queue.
+/// Guard of the window's largest entry while it returns: the entry leaves the window once it is stored in the
+/// page queue.
 struct Trim<'a, K: Ord + Copy, B: Blocks<E>, E: QueueEntry<K>> {
     lazy: &'a mut LazyQueue<K, B, E>,
     slot: u32,
@@ -444,7 +445,7 @@ impl<K: Ord + Copy, B: Blocks<E>, E: QueueEntry<K>> Drop for Trim<'_, K, B, E> {
     }
 }
 
-/// Guard of an item between its old entry and its new one: it keeps exactly one of them.
+/// Guard of an item between its old entry and its new one: the item keeps exactly one of them.
 struct Update<'a, K: Ord + Copy, B: Blocks<E>, E: QueueEntry<K>> {
     lazy: &'a mut LazyQueue<K, B, E>,
     handle: Handle,

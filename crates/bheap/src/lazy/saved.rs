@@ -1,8 +1,8 @@
-//! State of a queue with handles in a queue file: the page queue, the window, and the slots, each part of the
-//! table in a page of its own.
+//! State of a queue with handles in a queue file: the page queue, the window, and the slots, with one page
+//! for each part of the slot table.
 //!
 //! *Handles after a crash.* A crash loses all changes since the last checkpoint, including slots given out
-//! since, but somebody may still hold their handles. So that none of them refers to a later item, a file
+//! since, but handles to them may still exist. So that none of these handles refers to a later item, a file
 //! records which generations *may* have been given out, before they are: an opened queue continues after
 //! them.
 
@@ -24,12 +24,12 @@ const LIFE: u32 = 1 << 16;
 /// A queue with handles in a file.
 pub(crate) type FileLazyQueue<K, D> = LazyQueue<K, Pages<Entry<K>, D>, StoredItem<Entry<K>>>;
 
-/// Pages of the slots' table.
+/// Pages that hold the table of slots.
 #[derive(Debug, Default)]
 pub(crate) struct SlotPages(Vec<u32>);
 
 impl<K: Key, D: Disk> FileLazyQueue<K, D> {
-    /// Creates an empty queue with this number.
+    /// Creates an empty queue with the given number, which its handles contain.
     pub(crate) fn create(store: Pages<Entry<K>, D>, fan_out: usize, number: u32) -> Self {
         let mut lazy = Self::over(PageQueue::with_store(store, fan_out), number);
         lazy.slots = Slots::new(0, LIFE);

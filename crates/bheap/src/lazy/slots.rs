@@ -31,7 +31,7 @@ pub(super) enum State {
     Removed(u32),
     /// The slot's entry is queued.
     Live(u32),
-    /// The slot's entry is in the window; its record has this number.
+    /// The slot's entry is in the window; the value is the number of its record.
     Window(u32),
 }
 
@@ -63,9 +63,9 @@ pub(super) struct Slots {
     /// Number of slots given out at least once.
     used: usize,
     free: Vec<u32>,
-    /// Generation of a slot that was never given out; the oldest one that is given out.
+    /// Generation of a slot that was never given out; no older generation may be given out.
     base: u32,
-    /// Number of generations from `base` on that may be given out.
+    /// Number of generations, starting at `base`, that may be given out.
     life: u32,
     /// Free slots whose generations are used up.
     resting: Vec<u32>,
@@ -74,7 +74,7 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// Creates an empty table; `life` generations of each slot may be given out, from `base` on.
+    /// Creates an empty table; `life` generations of each slot may be given out, starting at `base`.
     pub(super) const fn new(base: u32, life: u32) -> Self {
         Self {
             parts: Vec::new(),
@@ -100,8 +100,8 @@ impl Slots {
         self.changed[slot as usize / PART] = true;
     }
 
-    /// Returns a free slot and its generation; `None` if the greatest number of slots is in use. It stays
-    /// free until it is [accepted](Slots::accept).
+    /// Returns a free slot and its generation; `None` if the maximum number of slots is in use. The slot
+    /// stays free until it is [accepted](Slots::accept).
     pub(super) fn offer(&mut self) -> Option<(u32, u32)> {
         if let Some(&slot) = self.free.last() {
             return match self.state(slot) {
@@ -198,7 +198,8 @@ impl Slots {
         self.base.wrapping_add(self.life) % GENERATIONS
     }
 
-    /// Allows `more` generations, and drops as many of the oldest; only after the file has recorded it.
+    /// Allows `more` further generations, and drops the same number of the oldest. Called only after the file
+    /// has recorded the change.
     #[cfg(feature = "std")]
     pub(super) fn extend_life(&mut self, more: u32) {
         self.base = self.base.wrapping_add(more) % GENERATIONS;

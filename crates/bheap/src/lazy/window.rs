@@ -1,4 +1,5 @@
-//! Window of a lazy queue: the smallest entries once something has been removed, all live, and each findable.
+//! Window of a lazy queue: once something has been removed, the smallest entries are kept here; all are live,
+//! and each can be found by its slot.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;

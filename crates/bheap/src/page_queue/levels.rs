@@ -22,18 +22,18 @@ pub(crate) struct Child<T> {
     pub(crate) list: List<T>,
 }
 
-/// A range of keys: from its bound (kept in `PageQueue::bounds`) to the next level's.
+/// A range of keys: from its bound (kept in `PageQueue::bounds`) to the bound of the next level.
 #[derive(Debug, Clone)]
 pub(crate) struct Level<T> {
     /// Items of the range that are in no child yet.
     pub(crate) log: List<T>,
     /// Items that are being distributed among the children.
     pub(crate) source: List<T>,
-    /// Parts of the range, largest first, so that the one opened next is the last.
+    /// Parts of the range, largest first, so that the last part is opened next.
     pub(crate) children: Vec<Child<T>>,
     /// Key around which `source` is divided three ways, if most of its items equal that key.
     pub(crate) around: Option<T>,
-    /// True once the steps that end with opening the first child have begun.
+    /// True once steps have begun that end with opening the first child as a level.
     pub(crate) opening: bool,
 }
 
@@ -51,7 +51,7 @@ impl<T: Copy> Level<T> {
         self.children.last().map_or(self.log.uniform, |child| child.list.uniform)
     }
 
-    /// Returns the bytes of the headers and samples.
+    /// Returns the size of the list headers and samples in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let samples = self.children.iter().map(|child| child.list.sample_bytes()).sum::<usize>();
         let headers = size_of::<Self>() + self.children.capacity() * size_of::<Child<T>>();
@@ -89,10 +89,12 @@ impl<T: Copy> Level<T> {
     }
 }
 
-/// Size up to which a level is not divided further; it may grow to [`FRONT_MAX`] until it is loaded.
+/// Maximum number of items in a level that is not divided further; such a level may grow to [`FRONT_MAX`]
+/// until it is loaded.
 const LEAF_MAX: usize = FRONT_MAX * 7 / 8;
 
-/// Steps begin when the items before a level are fewer than this many times the steps that it needs.
+/// Steps on a level begin when the number of items before it falls below this multiple of the number of steps
+/// that the level needs.
 const HASTE: usize = 3;
 
 /// Number of items by which steps begin earlier than `HASTE` alone requires.
@@ -102,17 +104,18 @@ pub(crate) const MARGIN: usize = 64;
 /// a step stays under 4,096.
 const COMPARED_SOFT: usize = 6 * BURST;
 
-/// Number of levels above which neighbours are joined.
+/// Number of levels above which neighbouring levels are joined.
 const LEVELS_SOFT: usize = 8;
 
-/// Greatest number of levels: a level's number is kept in a byte.
+/// Maximum number of levels: a level's number is stored in a byte.
 #[cfg(feature = "std")]
 pub(crate) const LEVELS_MAX: usize = 200;
 
-/// Number of children from which their items stay where they are: joining lists moves up to a block for each.
+/// Number of children from which a level's children are no longer moved back into its log: joining each list
+/// may move up to a block of items.
 const REJOIN_MAX: usize = 6;
 
-/// Number of children above which neighbours are joined.
+/// Number of children above which neighbouring children are joined.
 pub(crate) const CHILDREN_MAX: usize = 2 * FAN_OUT_MAX + 6;
 
 impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
@@ -151,7 +154,7 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
         self.direct = self.levels.iter().take_while(|level| level.len() >= share).count().max(1);
     }
 
-    /// Moves a burst of a level's log to its children, with none of them about to be opened.
+    /// Moves a burst of items from a level's log to its children, when no child is about to be opened.
     fn pass_on(&mut self, at: usize) {
         if self.levels[at].source.is_empty() {
             if self.is_worth_rejoining(at) {
@@ -194,15 +197,15 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
             self.levels[at].around = None;
         }
         // Opening compares each item of the log twice. If that and the burst before it are too much for one
-        // operation, it waits for the next.
+        // operation, opening waits for the next operation.
         let log = self.levels[at].log.len();
         if log <= BURST && compared + 2 * log <= COMPARED_SOFT && self.sift_log(at) {
             self.open(at);
         }
     }
 
-    /// Returns whether dividing the children and the log together anew saves more passes over the log,
-    /// through more parts, than it costs in passes over the children.
+    /// Returns whether moving the children back into the log and dividing both again is worthwhile: the
+    /// larger number of parts saves passes over the log, but costs passes over the children's items.
     fn is_worth_rejoining(&self, at: usize) -> bool {
         let level = &self.levels[at];
         let parts = level.children.len();
@@ -235,8 +238,8 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
         let level = &mut self.levels[at];
         let mut sample: Vec<T> = level.log.sample().to_vec();
         sample.sort_unstable();
-        // The number of parts gives leaves of a good size, but at most as many parts as may be written side
-        // by side.
+        // The number of parts gives leaves of a good size, limited by the number of lists that may be written
+        // at the same time.
         let parts = (level.log.len() / (LEAF_MAX * 7 / 8)).clamp(2, fan_out);
         let mut bounds: Vec<T> = (1..parts).map(|n| sample[n * sample.len() / parts]).collect();
         bounds.dedup_by(|a, b| a.cmp(&b).is_eq());
@@ -252,7 +255,7 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
         } else {
             bounds.retain(|bound| *bound > sample[0]);
             if bounds.is_empty() {
-                // More than the lowest part is one key: it is separated from the next key.
+                // One key fills more than the lowest part, so it is separated from the next larger key.
                 bounds.extend(sample.iter().find(|item| **item > sample[0]).copied());
             }
             children.extend(bounds.iter().rev().map(|&lo| Child { lo, list: List::new() }));
@@ -369,7 +372,7 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
         true
     }
 
-    /// Turns the first child into a level of its own.
+    /// Turns the first child into a separate level.
     fn open(&mut self, at: usize) {
         let level = &mut self.levels[at];
         level.opening = false;
@@ -433,7 +436,7 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
         }
     }
 
-    /// Joins level `at` to the one above it.
+    /// Joins level `at` to the level above it.
     fn join(&mut self, at: usize) {
         let mut lower = self.levels.remove(at);
         let lo = self.bounds.remove(at);

@@ -8,7 +8,7 @@
 use crate::blocks::{Blocks, NO_BLOCK};
 use alloc::vec::Vec;
 
-/// A sample holds between `SAMPLE` and `2 · SAMPLE` items once the list is longer than that.
+/// Minimum number of items in the sample of a list that is longer than this; the maximum is `2 · SAMPLE`.
 const SAMPLE: usize = 32;
 
 /// An unsorted list of items.
@@ -30,7 +30,8 @@ pub(crate) struct List<T> {
     sweep_at: u32,
 }
 
-/// Sample of a list: every so many items one is kept; if there are too many, every second is dropped.
+/// Sample of a list: about one item per interval is kept; when the sample is full, every second item is
+/// dropped.
 #[derive(Debug, Clone)]
 struct Sample<T> {
     items: Vec<T>,
@@ -115,12 +116,12 @@ impl<T: Copy> List<T> {
         self.blocks
     }
 
-    /// Returns some of the items, each about as likely as any other.
+    /// Returns a sample of the items, in which each item is about equally likely to occur.
     pub(crate) fn sample(&self) -> &[T] {
         &self.sample.items
     }
 
-    /// Returns the bytes of the sample.
+    /// Returns the size of the sample in bytes.
     pub(crate) fn sample_bytes(&self) -> usize {
         self.sample.items.capacity() * size_of::<T>()
     }
@@ -157,7 +158,7 @@ impl<T: Copy> List<T> {
         }
     }
 
-    /// Returns up to `most` of the newest items; the same that [`List::forget`] then removes.
+    /// Returns up to `most` of the newest items; [`List::forget`] removes the same items.
     pub(crate) fn newest<'a>(&self, store: &'a impl Blocks<T>, most: usize) -> &'a [T] {
         if self.len == 0 {
             return &[];
@@ -287,7 +288,7 @@ impl<T: Copy> List<T> {
         self.sample.stride
     }
 
-    /// Greatest size of a sample.
+    /// Maximum size of a sample.
     #[cfg(feature = "std")]
     pub(crate) const SAMPLE_MAX: usize = 2 * SAMPLE;
 

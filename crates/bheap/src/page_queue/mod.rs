@@ -9,7 +9,7 @@
 //!   and the lists' headers are elsewhere.
 //! - *Invariant:* bounds fall from the top level to the lowest; no item of a level is below its bound or above the
 //!   next; no item of the front is above the lowest bound; while there are levels the front is not empty. The smaller
-//!   of the two heads is therefore the smallest item ([`PageQueue::assert_invariants`] checks all of it).
+//!   of the two heads is therefore the smallest item ([`PageQueue::assert_invariants`] checks the whole invariant).
 //! - *Cost:* each operation performs at most one due step ([`PageQueue::late_steps`] counts steps that were not
 //!   performed in time).
 //!
@@ -31,14 +31,14 @@ use levels::Level;
 use list::List;
 use near::NearHeap;
 
-/// Greatest number of items in the small heap.
+/// Maximum number of items in the small heap.
 pub(crate) const HEAP_MAX: usize = 256;
 
-/// Greatest number of items in the small heap while there are no levels: small sets stay a plain heap. (As
-/// many as can be divided in one operation.)
+/// Maximum number of items in the small heap while there are no levels, so that small sets stay a plain heap.
+/// One operation can divide this number of items.
 pub(crate) const HEAP_ALONE_MAX: usize = 1056;
 
-/// Greatest number of items loaded to the front at once.
+/// Maximum number of items loaded to the front at once.
 pub(crate) const FRONT_MAX: usize = 1536;
 
 /// Number of items moved in one step.
@@ -48,7 +48,7 @@ pub(crate) const BURST: usize = 512;
 /// first-level cache and takes no page of its own.
 pub(crate) const CHUNK: usize = 64;
 
-/// Greatest number of parts into which a level is divided.
+/// Maximum number of parts into which a level is divided.
 pub const FAN_OUT_MAX: usize = 32;
 
 /// Number of blocks that a push leaves free, so that no `pop` lacks one: each list may end in a partly filled
@@ -63,21 +63,22 @@ const RESERVE_BLOCKS: usize = 8 * FAN_OUT_MAX;
 pub struct PageQueue<T, B = Arena<T>> {
     store: B,
     near: NearHeap<T>,
-    /// Levels, largest keys first; the last is the lowest. Invariant: as many as `bounds`.
+    /// Levels, largest keys first; the last is the lowest. Invariant: `levels` and `bounds` have the same
+    /// length.
     levels: Vec<Level<T>>,
-    /// Lower bound of each level, falling: no item of a level is smaller, all items of lower levels are
-    /// smaller or equal, and no item of the front is larger than the last bound.
+    /// Lower bound of each level, in descending order: no item of a level is smaller, all items of lower
+    /// levels are smaller or equal, and no item of the front is larger than the last bound.
     bounds: Vec<T>,
     scratch: Vec<T>,
     len: usize,
     /// Number of operations until the levels are examined again.
     rest: usize,
     fan_out: usize,
-    /// Length in blocks from which a log is distributed among its level's children although none is needed
-    /// yet.
+    /// Length in blocks from which a log is distributed among its level's children, even if no child is
+    /// needed yet.
     log_blocks_max: usize,
-    /// Number of levels, from the top, to which new items are appended at once; items for lower ones wait in
-    /// the small heap.
+    /// Number of levels, from the top, to which new items are appended directly; items for lower levels wait
+    /// in the small heap.
     direct: usize,
     /// Lower bound of the number of items that may leave before a step on any level must begin.
     spare: usize,
@@ -93,13 +94,13 @@ impl<T: Ord + Copy> PageQueue<T> {
     /// Creates an empty queue with blocks of `page_bytes` bytes.
     ///
     /// # Errors
-    /// Returns a [`PageSizeError`] if `page_bytes` is no power of two or fewer than four items fit.
+    /// Returns a [`PageSizeError`] if `page_bytes` is not a power of two or fewer than four items fit.
     pub fn new(page_bytes: usize) -> Result<Self, PageSizeError> {
         Self::with_memory(page_bytes, 64)
     }
 
-    /// Creates an empty queue that works well in a memory of about `pages` pages (and in more): it writes to
-    /// about a quarter as many side by side.
+    /// Creates an empty queue that works well in a memory of about `pages` pages or more: it writes to about
+    /// a quarter of those pages at a time.
     ///
     /// # Errors
     /// Returns the errors of [`PageQueue::new`].
@@ -162,10 +163,10 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
         }
     }
 
-    /// Adds many items at once, in O(n): no item is compared before it must be.
+    /// Adds many items at once, in O(n): no item is compared before that is necessary.
     ///
     /// # Errors
-    /// [`Full`] with their number if there is no room for all of them; none has been added.
+    /// [`Full`] with the number of items if there is no room for all of them; none has been added.
     pub fn try_extend(&mut self, items: &[T]) -> Result<(), Full<usize>> {
         if !self.levels.is_empty() || items.len() < FRONT_MAX {
             let blocks = items.len().div_ceil(self.store.block_items()) + RESERVE_BLOCKS;
@@ -328,7 +329,7 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
         self.store.reserve(most)
     }
 
-    /// Returns an item that was taken by mistake; the order is unspecified then.
+    /// Puts back an item that was taken by mistake; the order is unspecified afterwards.
     pub(crate) fn put_back(&mut self, item: T) {
         self.near.heap.push(item);
         self.len += 1;
@@ -364,8 +365,8 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
             if at == lowest && lowered {
                 self.scratch.extend_from_slice(&self.near.front[..front_cut]);
                 match self.levels.last_mut() {
-                    // A level that begins with equal items is left alone: with others among them they would
-                    // have to be divided in a hurry.
+                    // A level that begins with equal items receives no other items: the mixture would have to
+                    // be divided at short notice.
                     Some(level) if !level.begins_uniform() => {
                         level.log.append(&mut self.store, &self.scratch);
                         self.bounds[at - 1] = bound;

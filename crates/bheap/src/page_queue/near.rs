@@ -14,14 +14,14 @@ use crate::blocks::{Area, Blocks};
 use crate::page_queue::{HEAP_ALONE_MAX, HEAP_MAX};
 use alloc::vec::Vec;
 
-/// Greatest number of items sorted at once, so that no operation compares too often: 160 · log2(160) ≈ 1,200.
+/// Maximum number of items sorted at once, so that no operation compares too often: 160 · log2(160) ≈ 1,200.
 const SORT_MAX: usize = 160;
 
 #[derive(Debug, Clone)]
 pub(crate) struct NearHeap<T> {
     pub(crate) heap: Vec<T>,
-    /// The front. Invariant: `front[sorted_from..]` is in falling order, and all of it is at most any of
-    /// `front[..sorted_from]`. If `front` is not empty, neither is the sorted part.
+    /// The front. Invariant: `front[sorted_from..]` is in descending order, and none of its items is larger
+    /// than any item of `front[..sorted_from]`. If `front` is not empty, neither is the sorted part.
     pub(crate) front: Vec<T>,
     sorted_from: usize,
 }
@@ -208,7 +208,7 @@ fn split<T: Ord + Copy>(items: &mut [T], quarters: usize) -> (usize, bool) {
     (wanted.clamp(above, equal).clamp(1, len - 1), equal == len)
 }
 
-/// Gap for an item in hand; the item is put there even if a comparison panics.
+/// Gap in the heap for an item that is being moved; the item is put into the gap even if a comparison panics.
 struct Hole<'a, T: Copy> {
     items: &'a mut [T],
     at: usize,
@@ -247,7 +247,7 @@ fn sift_up<T: Ord + Copy>(items: &mut [T], at: usize, store: &impl Blocks<T>) {
     Hole { items, at, item }.rise(0, store);
 }
 
-/// Moves the gap down to a leaf along the least children, then up again: the item came from a leaf and
+/// Moves the gap down to a leaf along the smallest children, then up again: the item came from a leaf and
 /// usually belongs near one, so a test on each level would cost more comparisons, and branches that no
 /// processor predicts.
 fn sift_down<T: Ord + Copy>(items: &mut [T], at: usize, store: &impl Blocks<T>) {
@@ -261,7 +261,8 @@ fn sift_down<T: Ord + Copy>(items: &mut [T], at: usize, store: &impl Blocks<T>) 
         }
         store.touch(Area::Near, first, 4, true);
         let children = &hole.items[first..first + 4];
-        // Two pairs, then their winners: chosen by arithmetic, without branches.
+        // Compares two pairs of children, then the smaller one of each pair; the choice is made by
+        // arithmetic, without branches.
         let left = usize::from(children[1] < children[0]);
         let right = 2 + usize::from(children[3] < children[2]);
         let least = if children[right] < children[left] { right } else { left };
@@ -294,7 +295,7 @@ impl<T: Ord + Copy> Drop for PopGuard<'_, T> {
 }
 
 impl<T> NearHeap<T> {
-    /// Returns whether the heap has its greatest number of items.
+    /// Returns whether the heap holds its maximum number of items.
     pub(crate) fn is_full(&self) -> bool {
         self.heap.len() >= HEAP_MAX && (!self.front.is_empty() || self.heap.len() >= HEAP_ALONE_MAX)
     }

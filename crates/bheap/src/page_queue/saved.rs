@@ -57,8 +57,8 @@ impl<T: Item, D: Disk> PageQueue<StoredItem<T>, Pages<T, D>> {
             return Err(queue.store.full());
         }
         queue.len = queue.near.len() + queue.levels.iter().map(Level::len).sum::<usize>();
-        // The checksums were right, so the state is unchanged since it was written, but its writer may have
-        // been anybody.
+        // The checksums were right, so the state is unchanged since it was written, but any program may have
+        // written it.
         match queue.broken_invariant() {
             None => Ok(queue),
             Some(what) => Err(queue.store.damaged(what)),

@@ -8,12 +8,13 @@ use crate::page_queue::list::List;
 use crate::page_queue::{PageQueue, levels};
 
 impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
-    /// Examines one block's items, and removes those that `keep` refuses. Repeated calls go round the queue.
+    /// Examines one block's items, and removes those for which `keep` returns false. Repeated calls cycle
+    /// through the queue.
     ///
     /// Items in the front and the small heap are not examined. `keep` is called once for an item that it
-    /// refuses, and refuses at most a block's items.
+    /// rejects, and rejects at most a block's items.
     ///
-    /// Does nothing while a step is due, see [`PageQueue::prepare_sweep`]. Compares nothing.
+    /// Does nothing while a step is due, see [`PageQueue::prepare_sweep`]. Items are not compared.
     pub(crate) fn sweep(&mut self, keep: impl FnMut(&T) -> bool) {
         if self.spare > 0 {
             let gone = self.sweep_block(keep);

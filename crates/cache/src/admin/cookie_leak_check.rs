@@ -1,14 +1,13 @@
 //! Check for shared answers that differ between visitors with cookies.
 //!
-//! Under `--cookies safe` an answer with `max-age` alone is shared even though its request carried a cookie,
-//! because pictures and scripts are requested with cookies and their answers say no more. An origin that
-//! sends `max-age` for a page with the visitor's name in it leaks that page to other visitors. One answer
-//! alone cannot show this, so a sample of such addresses is compared at every new fetch. If the content
-//! changes at several fetches in a row, each by a visitor with another cookie, the log names the address,
-//! once a site.
+//! Under `--cookies safe` an answer that has only a `max-age` is shared even if its request carried a cookie,
+//! because browsers also send cookies when they request pictures and scripts. An origin that sends `max-age`
+//! for a page with the visitor's name in it leaks that page to other visitors. A single answer cannot show
+//! this, so the cache compares a sample of these addresses at every new fetch. If the content changes at
+//! several fetches in a row, each by a visitor with a different cookie, the address is logged, once per site.
 //!
-//! Bounds: [`SAMPLES`](crate::admin::cookie_samples::SAMPLES) addresses a core; the first
-//! [`COMPARED_BYTES_MAX`] bytes of a body without an entity tag are compared, at most once a fetch.
+//! Bounds: [`SAMPLES`](crate::admin::cookie_samples::SAMPLES) addresses per core; the first
+//! [`COMPARED_BYTES_MAX`] bytes of a body without an entity tag are compared, at most once per fetch.
 
 use std::sync::atomic::Ordering;
 
@@ -24,11 +23,11 @@ use crate::{
     request::{Request, key},
 };
 
-/// Compared bytes of a body whose answer has no entity tag.
+/// Maximum number of body bytes that are compared if an answer has no entity tag.
 const COMPARED_BYTES_MAX: u64 = 64 << 10;
 
-/// Compares a shared answer that was fetched for a visitor with a cookie with the answer before it. Runs on
-/// the owner's core, after the answer was stored under this hash and key.
+/// Compares an answer that was fetched for a visitor with a cookie and then shared with the previous answer
+/// at that address. Runs on the owner's core, after the answer was stored under this hash and key.
 pub(crate) fn compare(core: &Core, request: &Request, hash: Hash, key: &[u8]) {
     let head = request.head();
     let Some(cookie) = head.known(KnownHeader::Cookie).map(|cookie| core.store.hash(cookie)) else { return };
@@ -55,8 +54,8 @@ pub(crate) fn compare(core: &Core, request: &Request, hash: Hash, key: &[u8]) {
     );
 }
 
-/// Returns a hash of the entity tag, or of the first bytes where there is none. Two different contents have
-/// the same number by chance alone.
+/// Returns a hash of the entity tag, or of the first bytes of the body if there is no entity tag. Different
+/// contents have different hashes, except for chance collisions.
 fn content_of(core: &Core, object: &Object<'_>) -> Option<u64> {
     let meta = StoredMeta::unpack(&object.meta())?;
     let mut bytes = Vec::new();

@@ -1,33 +1,33 @@
 //! Names of the cookies that keep a site's pages out of the store, for a hint in the log.
 //!
-//! An answer without a stated freshness lifetime is not shared with visitors who send a cookie, and a visit
-//! counter or a consent banner gives every browser a cookie. Such a site has next to no hits, although its
-//! pages are the same for all visitors.
+//! An answer without a freshness lifetime is not shared with visitors who send a cookie, and a visit counter
+//! or a consent banner gives every browser a cookie. Such a site has almost no hits, although its pages are
+//! identical for all visitors.
 //!
 //! ```text
-//!  an answer that only a cookie keeps out ─┐
-//!                                          ├─▶ Majority (all cores, a site) ─ most of many ─▶ the log
-//!  a pass by hit-for-miss of that reason ──┘      CookieNames (a core's own) ── names ──────────▲
+//!  an answer not shared because of a cookie ─┐
+//!                                            ├─▶ Majority (all cores, per site) ─ most requests ─▶ the log
+//!  a pass by hit-for-miss for that reason ───┘      CookieNames (per core) ───── names ─────────────▲
 //! ```
 //! Only requests that an origin answers are counted, so hits cost nothing extra.
 //!
-//! Bounds: names of [`SITES_MAX`] sites a core, [`NAMES_MAX`] names a site, [`NAME_BYTES_MAX`] bytes a name;
-//! at most [`REQUEST_NAMES_MAX`] names of one request are counted.
+//! Bounds: names of [`SITES_MAX`] sites per core, [`NAMES_MAX`] names per site, [`NAME_BYTES_MAX`] bytes per
+//! name; at most [`REQUEST_NAMES_MAX`] names of one request are counted.
 
 use std::collections::HashMap;
 
 use wire::http1::{fields::is_token, head::Headers, known::KnownHeader};
 
-/// Sites whose cookie names a core counts.
+/// Maximum number of sites for which a core counts cookie names.
 const SITES_MAX: usize = 64;
-/// Names of one site that a core counts; a rare name is replaced by a new one.
+/// Maximum number of cookie names that a core counts for one site; a new name replaces a rare one.
 const NAMES_MAX: usize = 16;
-/// Names of one request that are counted. A browser sends a few dozen; a request's head has room for ten
-/// thousand.
+/// Maximum number of cookie names counted in one request. A browser sends a few dozen, but a request head has
+/// room for ten thousand.
 const REQUEST_NAMES_MAX: usize = 64;
-/// Names listed in the log.
+/// Maximum number of cookie names listed in the log.
 const SHOWN_MAX: usize = 5;
-/// Maximum length of a name. Longer names are not counted.
+/// Maximum length of a cookie name in bytes. Longer names are not counted.
 const NAME_BYTES_MAX: usize = 64;
 /// The log lists a cookie if at least one in `SHOWN_OF` counted requests carries it.
 const SHOWN_OF: u64 = 10;
@@ -36,8 +36,8 @@ const SHOWN_OF: u64 = 10;
 #[derive(Default)]
 pub(crate) struct CookieNames(HashMap<Box<str>, Names>);
 
-/// Counts of one site's cookie names. Every name that makes up more than one in [`NAMES_MAX`] of the site's
-/// cookies is among them (Misra and Gries, 1982).
+/// Counts of one site's cookie names. Every name with more than a 1/[`NAMES_MAX`] share of the site's cookies
+/// is guaranteed to be present (Misra and Gries, 1982).
 #[derive(Default)]
 struct Names {
     requests: u64,
@@ -59,7 +59,7 @@ impl CookieNames {
         }
     }
 
-    /// Removes a site's counts and returns the names to log.
+    /// Removes a site's counts and returns the cookie names to log.
     pub(crate) fn shown(&mut self, site: &str) -> String {
         let Names { requests, mut counts } = self.0.remove(site).unwrap_or_default();
         counts.retain(|(_, count)| *count >= requests.div_ceil(SHOWN_OF));

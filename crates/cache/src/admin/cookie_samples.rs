@@ -3,11 +3,12 @@
 
 use std::collections::HashMap;
 
-/// Addresses that a core compares.
+/// Maximum number of addresses whose answers one core compares.
 pub(crate) const SAMPLES: usize = 256;
-/// After this time without a new fetch an address may be replaced by another.
+/// Seconds without a new fetch after which an address may be replaced by another.
 const KEPT_S: u32 = 600;
-/// Fetches in a row that must differ before the log says so: a single difference may be an edited page.
+/// Number of consecutive fetches that must differ before the log reports it; a single difference may be an
+/// edited page.
 const DIFFERENCES: u8 = 2;
 
 /// The answer that the last visitor with a cookie got at an address.
@@ -20,8 +21,8 @@ pub(crate) struct Sample {
     pub(crate) fetched_s: u32,
 }
 
-/// The addresses that one core compares, each with the number of fetches in a row whose content differed from
-/// the one before.
+/// The addresses that one core compares, each with the number of consecutive fetches whose content differed
+/// from the previous fetch.
 #[derive(Default)]
 pub(crate) struct Samples(HashMap<u64, (Sample, u8)>);
 
@@ -39,7 +40,8 @@ impl Samples {
         if before.content == now.content {
             *differences = 0;
         } else if before.cookie != now.cookie {
-            // A page that changes for the same visitor only changes with time, which proves nothing.
+            // If the content changes between two fetches by the same visitor, the page changes with time, not
+            // with the visitor.
             *differences = differences.saturating_add(1);
         }
         *before = now;

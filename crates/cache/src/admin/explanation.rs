@@ -90,7 +90,7 @@ pub struct Explanation {
     pub steps: Vec<Step>,
 }
 
-/// The explanation by the core that owns the key.
+/// Explanation produced by the core that owns the key.
 pub(crate) struct OwnerExplanation {
     pub(crate) explanation: Explanation,
     /// Hash of the object stored for the request, if it is in memory.

@@ -1,8 +1,8 @@
 //! The last client of each stored object, shown to an operator who asks for an explanation.
 //!
 //! A hit records its client in a table of its own core
-//! ([`direct_mapped_table`](crate::core::direct_mapped_table)), so no memory shared between cores is written;
-//! a query reads the table of each core. A missing entry means that the object was not requested lately, or
+//! ([`direct_mapped_table`](crate::core::direct_mapped_table)), so it writes no memory that cores share; a
+//! query reads the table of each core. A missing entry means that the object was not requested lately, or
 //! that another object has taken its slot.
 
 use std::net::IpAddr;
@@ -11,18 +11,18 @@ use engine::store::Hash;
 
 use crate::core::direct_mapped_table::DirectMappedTable;
 
-/// Objects whose last client a core remembers.
+/// Number of objects per core whose last client is remembered.
 const PLACES: usize = 512;
 
-/// A client, and when it was last answered.
+/// A client, and the time at which it was last answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LastClient {
-    /// Seconds since 1970.
+    /// Unix time in seconds.
     pub(crate) at_s: u64,
     pub(crate) address: IpAddr,
 }
 
-/// The last client of each object that one core has answered.
+/// For each object that one core has served, the client that got it last.
 pub(crate) struct LastClients(DirectMappedTable<Option<LastClient>>);
 
 impl Default for LastClients {

@@ -1,10 +1,10 @@
-//! List of stored objects for the operator: those that match an expression, in steps.
+//! List of stored objects for the operator: objects that match an expression, collected step by step.
 //!
 //! ```text
-//!  the operator's thread ── a step ──▶ core 0: looks at some hundred objects ── rows, how far ──▶ … next step, next core
+//!  operator's thread ── step ──▶ core 0: examines some hundred objects ── rows, position ──▶ … next step, next core
 //! ```
-//! Expressions are written as for bans ([`bans`](crate::purging::bans)). Listing changes nothing and reads
-//! nothing from the file: objects that are only on the file are not listed. *Bounds:* a step looks at
+//! Expressions have the syntax of bans ([`bans`](crate::purging::bans)). Listing changes nothing and reads
+//! nothing from the file: objects that are only on the file are not listed. *Bounds:* a step examines
 //! [`OBJECTS_A_STEP`] objects plus the rest of an index page; an answer has at most the requested number of
 //! rows, at most [`OBJECTS_MAX`](crate::admin::objects::OBJECTS_MAX) rows and [`BYTES_MAX`] bytes, and ends
 //! after [`TIME_MAX`].
@@ -29,17 +29,18 @@ use crate::{
     tags,
 };
 
-/// Bytes of all texts in a list: one address may be as long as a request's head.
+/// Maximum total bytes of the texts in a list; a single URL may be as long as a request head.
 const BYTES_MAX: usize = 4 << 20;
-/// Objects that one turn of an event loop looks at.
+/// Number of objects that a listing examines per turn of the event loop.
 const OBJECTS_A_STEP: usize = 256;
 /// Time limit for the whole list.
 const TIME_MAX: Duration = Duration::from_secs(5);
 
-/// Lists matching objects in the memory of all cores. Blocks until all were looked at, or enough were found.
+/// Lists matching objects in the memory of all cores. Blocks until all objects were examined or enough were
+/// found.
 ///
 /// # Errors
-/// [`ObjectsError`] if the expression has a mistake, or a core did not answer.
+/// [`ObjectsError`] if the expression is invalid, or a core did not answer.
 pub(crate) fn ask_from_outside(
     cores: usize,
     tag_fields: &[Box<str>],

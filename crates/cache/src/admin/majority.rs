@@ -1,12 +1,12 @@
-//! Counts of a site's requests that show what most of them have in common, for a hint in the log.
+//! Counts of a site's requests, to find out what most of them have in common and log a hint.
 //!
 //! Two things cost a site nearly all of its hits: answers without a freshness lifetime, and cookies that
-//! every browser has. The operator sees passes but not the reason, so the log names the reason once a site,
-//! with the setting that helps.
+//! every browser has. The operator sees passes but not the reason, so the log names the reason once per site,
+//! together with the setting that helps.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-/// Requests of a site to count before the log may say anything.
+/// Minimum number of requests of a site before the hint may be logged.
 const REQUESTS_MIN: u64 = 100;
 
 /// Counts of one core, on a cache line that no other core writes.
@@ -17,7 +17,7 @@ struct OfCore {
     of_kind: AtomicU64,
 }
 
-/// Counts of one site's requests: of all, and of those of one kind.
+/// Counts of one site's requests: the total, and the number that have a certain property.
 pub(crate) struct Majority {
     of_cores: Box<[OfCore]>,
     is_told: AtomicBool,
@@ -34,8 +34,8 @@ impl Majority {
         self.is_told.load(Relaxed)
     }
 
-    /// Counts a request on a core. Returns the percentage of requests of this kind if this call is the one
-    /// that must log the hint, because there are enough requests and most are of the kind.
+    /// Counts a request on a core. Returns the percentage of requests of this kind if the caller must log the
+    /// hint: enough requests were counted and most are of this kind. Returns a percentage only once.
     pub(crate) fn count(&self, core: usize, is_of_kind: bool) -> Option<u64> {
         if self.is_told() {
             return None;

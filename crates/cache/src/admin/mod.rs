@@ -1,4 +1,4 @@
-//! The operator's side: explanations of answers, the list of stored objects, purges.
+//! Functions for the operator: explanations of answers, the list of stored objects, purges.
 
 pub(crate) mod cookie_leak_check;
 pub(crate) mod cookie_names;

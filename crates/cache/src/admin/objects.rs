@@ -14,7 +14,7 @@ pub const OBJECTS_MAX: usize = 10_000;
 /// Reason why there is no list.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ObjectsError {
-    /// The expression is invalid, or refers to what a visitor sends.
+    /// The expression is invalid, or tests request fields that are not stored.
     #[error("{0}")]
     NotAnExpression(String),
     /// A core did not answer in time.
@@ -63,7 +63,7 @@ pub struct Objects {
 /// A step of a listing, for one core.
 pub(crate) struct Step {
     pub(crate) from: Sweep,
-    /// The expression to match; `None` lists every object.
+    /// The expression to match; `None` matches every object.
     pub(crate) expression: Option<Arc<Ban>>,
     pub(crate) rows_max: usize,
     pub(crate) reply: oneshot::Sender<ObjectsPage>,

@@ -1,4 +1,4 @@
-//! Access to the cores for threads outside of the event loops, such as the operator's: they send purges and
+//! Access to the cores from threads outside of the event loops, such as the operator's thread, for purges and
 //! queries.
 
 use std::time::Duration;

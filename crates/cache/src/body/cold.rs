@@ -21,9 +21,9 @@ use engine::{
 
 use crate::{core::with_core, counters::Counter};
 
-/// Large objects that one core reads at once, each on a thread that may block.
+/// Maximum number of large objects that one core reads at once, each on a blocking thread.
 const LARGE_READS_MAX: usize = 4;
-/// Bytes read around a record: one disk block at each end.
+/// Extra bytes of a read to align a record to disk blocks: one block at each end.
 const AROUND_BYTES: usize = 8 << 10;
 
 /// Puts the object of a key back into memory, if it can be read.
@@ -79,7 +79,7 @@ pub(crate) enum Unread {
     Refused,
 }
 
-/// Reads the payload of a record, from memory if it is still there.
+/// Reads the payload of a record; from memory if the record has not been written to the file yet.
 pub(crate) async fn read(cold: FileRecord) -> Result<Vec<u8>, Unread> {
     let payload_bytes = cold.payload_bytes as usize;
     let record_bytes = log::record_bytes(payload_bytes);

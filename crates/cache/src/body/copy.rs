@@ -1,4 +1,4 @@
-//! Copies of a stored body's bytes, which lie in several runs of memory.
+//! Copies of a stored body's bytes, which may be spread over several memory regions.
 
 use std::ops::Range;
 

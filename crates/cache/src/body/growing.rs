@@ -1,14 +1,14 @@
 //! A body that can be read while it arrives.
 //!
 //! ```text
-//!   fetching core                                   any core that follows
-//!   ─────────────                                   ─────────────────────
+//!   fetching core                                   any core with a reader
+//!   ─────────────                                   ──────────────────────
 //!   Chunk 0 ──next──▶ Chunk 1 ──next──▶ Chunk 2 ◀── cursor of the slowest … of the fastest
 //!   published         published         published ▲ stored (Release) by the fetching core, then `progress`
 //! ```
 //!
 //! Where the data is: in the store's segments (pinned by the extent) if the body is stored, on the heap if it
-//! is only passed on. Chunks are reference-counted: a reader holds the chunk that it reads, the in-flight
+//! is passed through. Chunks are reference-counted: a reader holds the chunk that it reads, the in-flight
 //! table holds the first chunk as long as further requests may join, and chunks behind the slowest reader are
 //! freed automatically. No reader takes a lock; a reader that has caught up waits on `progress`.
 
@@ -23,16 +23,17 @@ use engine::{
 };
 use tokio::sync::Notify;
 
-/// Bytes of one chunk of a body that is passed on without being stored.
+/// Size in bytes of one chunk of a body that is passed through without being stored.
 pub(crate) const PASSING_CHUNK_BYTES: usize = 64 * 1024;
-/// Chunks that a body which is only passed on may have at once; beyond that the fetch waits for its readers.
+/// Maximum number of chunks in memory for a body that is passed through; at this number the fetch waits for
+/// its readers.
 pub(crate) const PASSING_CHUNKS_MAX: usize = 8;
-/// Chunks of a passed-on body while memory for passing chunks is scarce: the chunk that a reader has read and
-/// keeps until there is a next one, and that next one.
+/// Maximum number of chunks for a passed-through body while the memory budget is scarce: the chunk that the
+/// reader has finished but still holds, and the next one.
 const PASSING_CHUNKS_MIN: usize = 2;
-/// Bytes of a passing chunk while the budget for passing chunks is nearly used up.
+/// Size in bytes of a new chunk while the budget for passed-through bodies is nearly used up.
 const SMALL_CHUNK_BYTES: usize = 4 * 1024;
-/// Minimum number of bytes that a passed-on body takes.
+/// Minimum memory in bytes that a passed-through body needs.
 pub(crate) const PASSING_BYTES_MIN: usize = PASSING_CHUNKS_MIN * SMALL_CHUNK_BYTES;
 
 /// Location of a chunk's bytes.
@@ -41,15 +42,15 @@ enum Space {
     Stored(Arc<Extent>),
     /// Heap memory, freed when the last reader has moved on.
     Passing(WordBuffer, Arc<Window>),
-    /// Heap memory, copied for one reader because the store wanted its memory back.
+    /// Heap memory: a copy for one reader, made because the store needed its segment back.
     Copied(WordBuffer, usize),
     /// No memory: the body is empty.
     Empty,
 }
 
-/// Budget for the passing chunks of all fetches. A thousand readers that do not read would fill a thousand
-/// windows. So above half of the budget each body is limited to two chunks, which keeps it moving, and new
-/// chunks are a quarter as large; above three quarters they are a sixteenth as large.
+/// Memory budget for the chunks of all passed-through bodies. A thousand stalled readers would fill a
+/// thousand windows. So above half of the budget each body is limited to two chunks, which keeps it moving,
+/// and new chunks are a quarter as large; above three quarters they are a sixteenth as large.
 pub(crate) struct PassingBudget {
     bytes: AtomicUsize,
     max: usize,
@@ -74,7 +75,7 @@ impl PassingBudget {
     }
 }
 
-/// Number of passing chunks that are alive; the fetch waits here for its readers.
+/// Window of a passed-through body: counts its live chunks, and makes the fetch wait when there are too many.
 pub(crate) struct Window {
     alive: AtomicUsize,
     freed: Notify,
@@ -86,8 +87,8 @@ impl Window {
         Arc::new(Self { alive: AtomicUsize::new(0), freed: Notify::new(), budget: Arc::clone(budget) })
     }
 
-    /// Waits until one more chunk may be made. Returns true if the scarce budget, and not slow readers of
-    /// this body, caused a wait.
+    /// Waits until another chunk may be created. Returns true if it had to wait because the budget is scarce,
+    /// not because readers of this body are slow.
     pub(crate) async fn room(&self) -> bool {
         let mut is_narrowed = false;
         loop {
@@ -180,12 +181,12 @@ impl Drop for Chunk {
         // A long list is dropped in a loop, because recursion could exhaust the stack.
         let mut next = self.next.take();
         while let Some(chunk) = next {
-            next = Arc::into_inner(chunk).and_then(|mut alone| alone.next.take());
+            next = Arc::into_inner(chunk).and_then(|mut no_collapse| no_collapse.next.take());
         }
     }
 }
 
-/// Progress of a fetch.
+/// State of a fetch: open, complete or broken off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
     /// More bytes may arrive.
@@ -201,7 +202,7 @@ pub(crate) struct GrowingState {
     /// True if the body is an event stream.
     is_event_stream: bool,
     end: AtomicU8,
-    /// Trailer lines as received, each ended by CRLF; set before the end is.
+    /// Trailer lines as received, each ended by CRLF; set before `end` is.
     trailers: OnceLock<Vec<u8>>,
     progress: Notify,
     /// Number of cursors.
@@ -222,8 +223,8 @@ impl GrowingState {
         }
     }
 
-    /// Waits until no cursor is left. Valid only for a body that has had a reader and that no further reader
-    /// joins.
+    /// Waits until no cursor is left. Call only for a body that has had a reader and that no further reader
+    /// can join.
     pub(crate) async fn wait_until_unread(&self) {
         // `Notify` keeps a permit if the last cursor is dropped first, so no drop is missed.
         while self.readers.load(Ordering::Acquire) > 0 {
@@ -378,12 +379,12 @@ impl Cursor {
         }
     }
 
-    /// Iterates over the chunks that this reader holds: its own and all behind it.
+    /// Iterates over the chunks that this reader keeps alive: its current chunk and all later ones.
     fn held(&self) -> impl Iterator<Item = &Chunk> {
         std::iter::successors(Some(&*self.chunk), |chunk| chunk.next.get().map(|next| &**next))
     }
 
-    /// Returns true if the store has run out of room and this reader pins memory that the store wants back.
+    /// Returns true if the store has run out of room and needs memory back that this reader pins.
     pub(crate) fn wanted(&self) -> bool {
         self.held().any(|chunk| matches!(&chunk.space, Space::Stored(extent) if extent.wanted()))
     }

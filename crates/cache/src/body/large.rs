@@ -1,14 +1,14 @@
-//! Answers that are too large for memory, stored on the file part by part while they pass.
+//! Answers that are too large for memory: stored on the file part by part while they are sent to the client.
 //!
 //! ```text
 //!  origin ─▶ window of chunks ─▶ the client that asked                 (other requests are fetched separately meanwhile)
 //!               └─ copied ─▶ one part ─ full ─▶ the log's buffers ─▶ helpers
 //! ```
-//! *Memory:* one part for each such fetch, on the owner's core. *Bounds:* [`LARGE_FETCHES_MAX`] fetches a
-//! core. *Waits:* the fetch waits for a disk that falls behind. Meanwhile no more is read from the origin,
-//! and the client has the bytes received before. The fetch waits while the disk makes progress
-//! ([`STALL_TIME_MAX`]), and in all no longer than a slow disk needs for the body ([`DISK_BYTES_PER_S_MIN`]).
-//! After that the answer is delivered without being stored, which is counted (`store_file_refused`).
+//! *Memory:* one part per fetch, on the owner's core. *Bounds:* [`LARGE_FETCHES_MAX`] fetches per core.
+//! *Waits:* the fetch waits for a disk that falls behind. Meanwhile no more is read from the origin, and the
+//! client has the bytes received before. The fetch waits while the disk makes progress ([`STALL_TIME_MAX`]),
+//! and in total no longer than a slow disk needs for the body ([`DISK_BYTES_PER_S_MIN`]). After that the
+//! answer is delivered without being stored, which is counted (`store_file_refused`).
 
 use std::time::Duration;
 
@@ -22,7 +22,8 @@ use tokio::time::{Instant, timeout};
 
 use crate::core::{Core, with_core};
 
-/// Fetches of large answers on one core; a further answer is passed through without being stored.
+/// Maximum number of simultaneous fetches of large answers on one core; a further answer is passed through
+/// without being stored.
 const LARGE_FETCHES_MAX: usize = 16;
 /// Time without a completely written segment (4 MiB at most) after which an answer stops waiting for the
 /// disk.

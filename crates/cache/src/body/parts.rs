@@ -36,14 +36,14 @@ use crate::{
     counters::Counter,
 };
 
-/// Time that an answer waits for room, and then for a read buffer for its first part, before the request is
-/// passed to the origin.
+/// Maximum time that an answer waits for memory, and then for a read buffer for its first part, before the
+/// request is passed to the origin.
 const FIRST_READ_WAIT_MAX: Duration = Duration::from_millis(100);
-/// Time that an answer waits for a read buffer once its head has been sent, before it is cut: as long as for
-/// the disk ([`ReadPoolConfig::wait_ms_max`](engine::io::ReadPoolConfig)).
+/// Maximum time that an answer whose head has been sent waits for a read buffer before it is cut; equal to
+/// the maximum wait for the disk ([`ReadPoolConfig::wait_ms_max`](engine::io::ReadPoolConfig)).
 const READ_WAIT_MAX: Duration = Duration::from_secs(5);
-/// Pause after which a waiting answer asks for a read buffer again even without a wake-up: too many reads may
-/// be waiting.
+/// Interval at which a waiting answer asks for a read buffer again without a wake-up, because the queue of
+/// waiting reads may have been full.
 const READ_PAUSE: Duration = Duration::from_millis(100);
 
 /// Result of a lookup: a body that is on the file in parts.
@@ -80,9 +80,9 @@ pub(crate) struct Parts {
     key: Vec<u8>,
 }
 
-/// Makes sure before the head is sent that the answer can be given: there is room in memory, all parts are on
-/// the file, and the first part is read. For a request that only wants the head, the parts only have to be on
-/// the file.
+/// Checks before the head is sent that the answer can be delivered: memory is reserved, all parts are on the
+/// file, and the first part is read. For a request that only wants the head, only the presence of the parts
+/// is checked.
 pub(crate) async fn open(
     found: InParts,
     client: ClientKey,
@@ -161,7 +161,7 @@ impl Parts {
         &body[within(range.start)..within(range.end)]
     }
 
-    /// Returns whether the part in memory is the last of the requested range.
+    /// True if the body is sent; false if the caller only checks that it could be.
     pub(crate) fn is_last(&self) -> bool {
         self.number == self.list.number_at(self.range.end - 1)
     }
@@ -176,8 +176,8 @@ impl Parts {
         self.room.0.cut().await;
     }
 
-    /// Gives way to other clients: from now on no part is read ahead. Returns false if that is not enough, so
-    /// that the answer has to end.
+    /// Gives way to other clients: from now on no part is read ahead. Returns false if that frees too little
+    /// and the answer has to end.
     pub(crate) fn narrow(&mut self) -> bool {
         let goes_on = self.room.0.narrow();
         with_core(|core| {
@@ -234,7 +234,7 @@ async fn read_part(list: &PartsList, number: usize, wait_max: Duration) -> Resul
                 if left.is_zero() {
                     return Err(Unread::Refused);
                 }
-                // The part is requested again in both cases, after a buffer became free and after the pause.
+                // Requests the part again, whether a buffer became free or the pause has passed.
                 let _ = timeout(left.min(READ_PAUSE), room).await;
             }
         }
@@ -264,7 +264,7 @@ fn lost(hash: Hash, key: &[u8], id: u64) {
         if owner == core.index {
             core.shard_mut().lost_part(hash, key, id);
         } else if core.give(owner, Message::LostPart { hash, key: key.to_vec(), id }).is_err() {
-            // The loss is found again by the next request.
+            // If the message is lost, the next request finds the missing part again.
             core.count(Counter::CoreRingFull);
         }
     });
@@ -301,7 +301,8 @@ impl Room {
 
 impl Drop for Room {
     fn drop(&mut self) {
-        // The charge is released after this call; the woken tasks look in a later turn.
+        // The charge is released after this call; the woken tasks run only in a later turn, when the room is
+        // free.
         with_core(Core::tell_of_parts_room);
     }
 }

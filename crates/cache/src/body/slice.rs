@@ -26,8 +26,8 @@ use crate::{
 /// a slice is read from the file by one read of a helper ([`READ_BYTES_MAX`](engine::io::READ_BYTES_MAX)).
 pub(crate) const BLOCK_BYTES: u64 = 448 << 10;
 
-/// Minimum time for which a slice is kept, whatever remains of its object's time: the object may be
-/// revalidated and its slices used on.
+/// Minimum time in seconds for which a slice is kept, even if its object expires sooner: after a revalidation
+/// of the object, its slices are used again.
 const KEPT_S_MIN: u32 = 24 * 60 * 60;
 
 /// Reason why an object with a strong validator and a length is not fetched in slices: its origin announces
@@ -38,8 +38,8 @@ pub(crate) const NO_RANGES: &str = "no-ranges";
 /// in another version than the object.
 pub(crate) const VERSIONS_DIFFER: &str = "versions-differ";
 
-/// Returns whether a stored answer is to be fetched in slices: it is long, its version can be recognised byte
-/// for byte (RFC 9110 §8.8.1), and its origin announces range support (§14.3).
+/// Returns whether a stored answer should be fetched in slices: it is long, its version can be recognised
+/// byte for byte (RFC 9110 §8.8.1), and its origin announces range support (§14.3).
 pub(crate) fn takes(head: &ResponseHead<'_, '_>, length: Option<u64>, bytes_min: u64) -> bool {
     head.status == 200
         && length.is_some_and(|bytes| bytes >= bytes_min)
@@ -53,7 +53,7 @@ pub(crate) fn strong_tag<'b>(headers: &Headers<'b, '_>) -> Option<EntityTag<'b>>
     etag.and_then(EntityTag::parse).filter(|etag| !etag.weak)
 }
 
-/// A sliced object, as far as each of its slices must know it.
+/// The properties of a sliced object that are needed to fetch and to store its slices.
 #[derive(Debug, Clone)]
 pub(crate) struct Version {
     /// Sequence number of the object, which is part of its slices' keys.
@@ -63,7 +63,7 @@ pub(crate) struct Version {
     /// Bytes of all slices.
     pub(crate) complete: u64,
     pub(crate) meta: StoredMeta,
-    /// Time until which the object is kept.
+    /// Time until which the object is kept, in seconds.
     pub(crate) expires_s: u32,
 }
 
@@ -89,12 +89,12 @@ pub(crate) struct Block {
     pub(crate) number: u32,
 }
 
-/// Judgement of an answer to a request for a slice.
+/// Result of checking an answer to the request for a slice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fit {
     /// The answer is the requested slice.
     Block,
-    /// The answer belongs to another version, or shows that there is one.
+    /// The answer belongs to another version of the object, or shows that the origin has another version.
     OtherVersion,
     /// The origin does not send ranges of this object, now or later.
     NoRanges,
@@ -118,7 +118,7 @@ impl Block {
         out
     }
 
-    /// Judges an answer to the request for this slice.
+    /// Checks an answer to the request for this slice.
     pub(crate) fn fit(&self, head: &ResponseHead<'_, '_>, framing: Framing) -> Fit {
         let Range { start, end } = self.bytes();
         let ours = EntityTag::parse(&self.of.etag);
@@ -157,8 +157,9 @@ impl Block {
         self.of.expires_s.max(now_s.saturating_add(KEPT_S_MIN))
     }
 
-    /// Returns the metadata stored with the slice: it has no head, is found as long as its object is, and
-    /// never becomes stale by itself. `bans` is the youngest purge that was known when the fetch began.
+    /// Returns the metadata stored with the slice. A slice has no head, can be found as long as its object
+    /// can, and never becomes stale on its own. `bans` is the youngest purge that was known when the fetch
+    /// began.
     pub(crate) fn meta(&self, bans: u64) -> StoredMeta {
         let Range { start, end } = self.bytes();
         StoredMeta {

@@ -2,16 +2,16 @@
 //! and is then stored for all clients.
 //!
 //! ```text
-//!  hit: a head with the flag ─▶ open: the first slice of the range ─ there? pinned ─ else its owner: file, or origin
-//!                                 │ other version: the object is dropped, asked for anew
-//!                                 │ no range to be had: passed
+//!  hit: a head with the flag ─▶ open: the first slice of the range ─ in memory? pinned ─ else its owner: file, or origin
+//!                                 │ other version: the object is dropped and fetched anew
+//!                                 │ no range available: passed
 //!                                 ▼
-//!         head, slice 3 ── meanwhile slice 4 is asked for, held by nobody ─▶ slice 4 ─▶ …   lost: the connection is cut
+//!         head, slice 3 ── meanwhile slice 4 is requested, not pinned ─▶ slice 4 ─▶ …   lost: the connection is cut
 //! ```
-//! *Memory:* a client holds only the slice that it is being sent, pinned in the store or followed while it
+//! *Memory:* a client holds only the slice that is being sent to it, pinned in the store or read while it
 //! arrives. The next slice is requested ahead and left in the store, so a slow client holds one slice and not
 //! two. *Bounds:* those of the store, of the fetch table and of the origin's permits. A slice that the store
-//! does not accept is read by its client alone, through a window.
+//! does not accept is passed through to its client alone.
 
 use std::{ops::Range, sync::Arc};
 
@@ -38,15 +38,16 @@ use crate::{
     request::{Request, key},
 };
 
-/// Attempts to find a slice that was reported as present.
+/// Maximum number of lookups for a slice that was reported as present.
 const LOOKS_MAX: usize = 3;
-/// Missing slices that a request for several ranges may have fetched, however few bytes of them it asks for.
+/// Number of missing slices that a request for several ranges may always fetch, even if it asks for only a
+/// few bytes of each.
 const WIDE_BLOCKS_MAX: usize = 4;
-/// Bound for requests with more than [`WIDE_BLOCKS_MAX`] missing slices: the slices together may have this
-/// many times the requested bytes.
+/// Limit for requests with more than [`WIDE_BLOCKS_MAX`] missing slices: the missing slices together may be
+/// at most this many times as large as the requested ranges.
 const WIDE_TIMES: u64 = 4;
-/// Slices up to which the check for presence is made; more lookups would take the event loop's turn from
-/// other clients.
+/// Maximum number of slices that are looked up to check whether they are stored; more lookups would delay
+/// other clients of the event loop.
 const LOOKED_FOR_MAX: u32 = 64;
 
 /// Result of a lookup: a sliced object.
@@ -69,7 +70,7 @@ impl InBlocks {
 
 /// Reason why a slice is unavailable.
 pub(crate) enum SliceError {
-    /// The origin has another version by now; the stored object of this version is dropped.
+    /// The origin now has another version; the stored object is dropped.
     OtherVersion,
     /// The origin does not send the range as a slice.
     Refused,
@@ -89,7 +90,7 @@ pub(crate) enum AtHand {
     Copied(Vec<u8>),
 }
 
-/// A sliced body that is being sent, with one slice at hand.
+/// A sliced body that is being sent, with one slice in memory or arriving.
 pub(crate) struct Blocks {
     /// The client's request, with the key of the whole object.
     request: Arc<Request>,
@@ -105,7 +106,7 @@ pub(crate) struct OpenSlices {
     pub(crate) was_stored: bool,
 }
 
-/// Makes sure before the head is sent that the answer can be given: the first slice is at hand or arriving.
+/// Checks before the head is sent that the answer can be delivered: the first slice is in memory or arriving.
 pub(crate) async fn open(
     found: InBlocks,
     request: &Arc<Request>,
@@ -131,8 +132,8 @@ pub(crate) async fn open(
     Ok(OpenSlices { blocks, was_stored })
 }
 
-/// Returns whether the ranges are so far apart that the missing slices have many times the requested bytes:
-/// 32 ranges of one byte each would cause 14 MB to be fetched.
+/// Returns whether the ranges are so far apart that the missing slices are many times as large as the
+/// requested bytes: 32 ranges of one byte each would cause 14 MB to be fetched.
 pub(crate) fn are_wide(found: &InBlocks, ranges: &[Range<u64>], request: &Arc<Request>) -> bool {
     let InBlocks { version, range } = found;
     let (version, range, request) = (version.clone(), range.clone(), Arc::clone(request));
@@ -154,8 +155,8 @@ pub(crate) fn are_wide(found: &InBlocks, ranges: &[Range<u64>], request: &Arc<Re
 }
 
 impl Blocks {
-    /// Takes the current slice, which is sent now, and returns it with its requested bytes. Requests the next
-    /// slice meanwhile.
+    /// Takes the current slice to send it, and returns it with its requested bytes. Requests the next slice
+    /// in the background.
     pub(crate) fn take(&mut self) -> Option<(AtHand, Range<u64>)> {
         let at_hand = self.at_hand.take()?;
         let bytes = self.version.bytes_of(self.number);
@@ -272,7 +273,7 @@ impl Blocks {
     }
 }
 
-/// Requests a slice from the origin for one client alone, because there is no room to share it.
+/// Fetches a slice from the origin for one client only, because the fetch cannot be shared.
 async fn fetch_for_one(request: &Arc<Request>) -> Result<AtHand, SliceError> {
     let Some(block) = &request.block else { return Err(SliceError::Refused) };
     let arrived = fetch::fetch_for_one(request).await.map_err(SliceError::Failed)?;

@@ -1,11 +1,11 @@
 //! Acceptance of client connections: a connection is accepted, possibly handed to a core with fewer
-//! connections, counted, and its TLS handshake made; then the protocol takes over.
+//! connections, and counted; after its TLS handshake the protocol takes over.
 //!
-//! *Bounds:* connections of the core, of which each client has a
-//! [share](crate::client::limits::request_tasks), and of each client's address; handshakes under way
-//! (`handshakes_max`) and the time of each; the memory of all connections (`connection_bytes_max`, the
-//! process's budget). When there is room for few more, each new connection closes one that is idle or has
-//! long been in a request's head; after that, one of the client that has most.
+//! *Bounds:* the connections of the core, with a [share](crate::client::limits::request_tasks) for each
+//! client; the connections of each address; the number of handshakes in progress (`handshakes_max`) and their
+//! duration; the memory of all connections (`connection_bytes_max`, the process's budget). When few
+//! connections are left, each new connection closes one that is idle or has long been in a request's head;
+//! after that, a connection of the client that has the most.
 
 use std::{
     io,
@@ -45,29 +45,30 @@ use crate::{
     request::client_ip::{Peer, number_of},
 };
 
-/// Fraction of `connections_max`: when no more than this part is free, each new connection ends a waiting
-/// one.
+/// Denominator of a fraction of `connections_max`: when no more than this fraction is free, each new
+/// connection closes one that is idle or still in a request's head.
 const FEW_MORE_PARTS: usize = 16;
-/// Minimum time that a connection has been idle, or in a request's head, before it is ended for a new one.
+/// Minimum time that a connection must have been idle, or in a request's head, before it may be closed to
+/// make room.
 const WAIT_MIN_MS: u64 = 1000;
-/// Pause after an accept that failed for want of files or memory: trying at once would spin.
+/// Pause after an accept that failed because files or memory ran out; retrying at once would spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// Memory of a connection, with its task and its socket's kernel entries, measured as `make bench-idle` does
-/// and rounded up.
+/// Estimated memory of a connection with its task and its socket's kernel structures, as measured by `make
+/// bench-idle` and rounded up.
 const PLAIN_BYTES: usize = 4 << 10;
 /// Additional memory of a connection under TLS.
 const SECURED_BYTES: usize = 12 << 10;
 /// Additional memory of a connection that speaks HTTP/2.
 const HTTP2_BYTES: usize = 8 << 10;
-/// Idle connections that are examined to find the one that has been idle longest.
+/// Maximum number of idle connections that are examined to find the one that has been idle longest.
 const EVICTION_LOOKS: usize = 64;
-/// Idle connections that are ended in one round because other parts of the process want their memory.
+/// Maximum number of idle connections closed in one round because other parts of the process need the memory.
 const GIVING_WAY_MAX: usize = 256;
 
-/// Connections that are accepted before the existing connections get a turn.
+/// Number of connections accepted in a row before existing connections get a turn.
 const ACCEPTED_AT_ONCE: usize = 8;
 
-/// Accepts connections for as long as it is polled.
+/// Accepts connections in an endless loop.
 pub(crate) async fn accept(listener: &Listener) {
     for number in 1_usize.. {
         if number.is_multiple_of(ACCEPTED_AT_ONCE) {
@@ -114,7 +115,7 @@ fn admit(core: &Core, stream: TcpStream, arrival: AcceptedConnection) {
     make_room(core);
     let is_peer = arrival.over == ListenerKind::Peer;
     let is_announced = !is_peer && is_in(&core.config.proxy_protocol_from, arrival.address);
-    // Connections of an operator's proxy belong to many clients. A connection on the peer port is checked
+    // Connections from an operator's proxy belong to many clients. A connection on the peer port is checked
     // later.
     let is_proxy = is_peer || is_announced || is_in(&core.config.trusted_proxies, arrival.address);
     let Some(share) = ConnectionShare::new(core, arrival.address, is_proxy, Arc::default()) else {
@@ -152,7 +153,7 @@ impl Drop for WatchEntry {
     }
 }
 
-/// A connection's charge against its client's share of the core's connections.
+/// Charge of one connection to its client's account.
 struct ConnectionShare {
     _charge: Charge,
     ending: Arc<ConnectionEnd>,
@@ -172,9 +173,9 @@ impl Wake for ConnectionEnd {
 }
 
 impl ConnectionShare {
-    /// Charges a connection to its client. Returns `None`, which is counted, if the client has most
-    /// connections, or if all clients have few and there is no room. Each connection of a proxy counts as a
-    /// client by itself, because anybody may use the proxy.
+    /// Charges a connection to its client. Returns `None`, and counts the refusal, if the client exceeds its
+    /// share of the connections or there is no room. Each connection of a proxy counts as a client of its
+    /// own, because a proxy serves many clients.
     fn new(core: &Core, address: SocketAddr, is_proxy: bool, ending: Arc<ConnectionEnd>) -> Option<Self> {
         let number = number_of(address);
         let key = if is_proxy {
@@ -191,7 +192,7 @@ impl ConnectionShare {
             });
             return None;
         };
-        // Always pending here: no other client has needed room since the charge was made.
+        // The poll is always pending here: no other client has needed room since the charge was made.
         _ = charge.poll_cut(&Context::from_waker(&Waker::from(Arc::clone(&ending))));
         Some(Self { _charge: charge, ending })
     }
@@ -199,14 +200,16 @@ impl ConnectionShare {
     /// Charges the connection to the client that its proxy has named.
     fn hand_over(self, core: &Core, address: SocketAddr) -> Option<Self> {
         let Self { _charge: of_proxy, ending } = self;
-        // Released first, so that one connection is charged once even where there is no room for a second.
+        // The proxy's charge is released first: otherwise the connection would need room for two charges at
+        // once.
         drop(of_proxy);
         Self::new(core, address, false, ending)
     }
 }
 
-/// Ends a waiting connection if there is room for few more. While connections take all memory that they may,
-/// their number is limited to the present one, so that the client with most connections gives way to others.
+/// Closes a waiting connection if there is little room left. While connections use all memory that they may,
+/// their number is limited to the current number, so that the client with the most connections gives way to
+/// others.
 fn make_room(core: &Core) {
     let connections_max = core.config.limits.connections_max;
     let is_short = core.connection_memory.is_short();
@@ -223,8 +226,8 @@ fn make_room(core: &Core) {
     }
 }
 
-/// Ends the connection that has waited longest, idle or in a request's head, if it has waited for a second or
-/// more.
+/// Closes the connection that has been idle, or in a request's head, for the longest time, if that is at
+/// least a second.
 fn end_waiting(core: &Core) {
     let limits = &core.config.limits;
     let before_ms = clock::monotonic_ms().saturating_sub(WAIT_MIN_MS);
@@ -251,8 +254,8 @@ fn end_idle(core: &Core) -> bool {
     is_ended
 }
 
-/// Ends idle connections while connections exceed their memory limit, because another part of the process has
-/// come to need memory.
+/// Closes idle connections while connections exceed their memory limit, which shrinks when another part of
+/// the process needs memory.
 pub(crate) fn give_way(core: &Core) {
     for _ in 0..GIVING_WAY_MAX {
         if core.connection_memory.has_room(0) || !end_idle(core) {
@@ -326,7 +329,7 @@ async fn serve_announced(
     drop(share);
 }
 
-/// Refuses a connection because its address or network already has its share.
+/// Refuses a connection because its address or network already has as many connections as it may.
 fn refuse(core: &Core, stream: TcpStream, arrival: AcceptedConnection, too_many: TooMany) {
     core.count(match too_many {
         TooMany::Address => Counter::ClientConnectionsRefused,
@@ -400,14 +403,14 @@ async fn shake_hands(stream: TcpStream, watch: &Watch, early: &mut Vec<u8>) -> i
         watch.wait(Phase::Head, clock::monotonic_ms(), at_most);
         HandshakeSlot::new(core).map(|shaking| (terms, shaking)).ok_or(io::ErrorKind::ResourceBusy)
     })?;
-    // Boxed: a handshake is made once, and its state would make every connection larger.
+    // Boxed: a handshake happens once, and its state would make every connection's future larger.
     let transport = Box::pin(transport::shake_hands(stream, terms, watch, early)).await?;
     watch.work();
     with_core(|core| core.count(Counter::Handshakes));
     Ok(transport)
 }
 
-/// A TLS handshake that is under way, with its memory.
+/// A TLS handshake in progress, with its memory.
 struct HandshakeSlot {
     _weight: Weight,
 }
@@ -430,10 +433,11 @@ impl Drop for HandshakeSlot {
     }
 }
 
-/// Counts for an open connection, released on drop however its task ends.
+/// Accounting of an open connection; released on drop, however its task ends.
 struct OpenConnection {
     _held: Option<ConnectionSlot>,
-    /// `None` if a proxy names the client later.
+    /// `None` if a proxy announces the client's address only later (PROXY protocol); the task then holds the
+    /// charge.
     _share: Option<ConnectionShare>,
     _weight: Weight,
 }

@@ -1,8 +1,8 @@
 //! Exchanges that end when the client closes its sending half (FIN).
 //!
-//! A client may close its half and wait for the answer (RFC 9112 §9.6), so an exchange goes on by default. A
-//! closed browser tab has no use for an event stream, a wait or an upgrade, which would hold an origin's
-//! connection until the origin falls silent.
+//! A client may close its half and wait for the answer (RFC 9112 §9.6), so by default an exchange continues.
+//! For an event stream, a long poll or an upgrade a FIN usually means a closed browser tab, and going on
+//! would keep a connection to the origin open until the origin falls silent.
 
 use wire::http1::fields::list;
 
@@ -12,9 +12,9 @@ use crate::{
     states::pipe,
 };
 
-/// Returns whether the client's FIN ends the exchange: for an event stream, a wait (`Prefer: wait`, RFC 7240
-/// §4.3, or a path that ends in `/wait`, as in the API of the mail server), an upgrade, and every request of
-/// a site with `ends_at_fin`.
+/// Returns whether the client's FIN ends the exchange: for an event stream, a long poll (`Prefer: wait`, RFC
+/// 7240 §4.3, or a path that ends in `/wait`, as in the API of the mail server), an upgrade, and every
+/// request of a site with `ends_at_fin`.
 pub(crate) fn ends_exchange(request: &Request) -> bool {
     let head = request.head();
     let has = |name: &str, begins: &[u8]| {

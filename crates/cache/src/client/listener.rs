@@ -1,4 +1,4 @@
-//! Listening sockets: TCP sockets, one a core for each address, and a Unix socket.
+//! Listening sockets: for each address one TCP socket per core, and a Unix socket.
 
 use std::{
     fs,
@@ -25,7 +25,7 @@ use crate::{
 /// Permissions of the Unix socket: its owner and its group may connect.
 const SOCKET_MODE: u32 = 0o660;
 
-/// Address of all clients of the Unix socket: this machine.
+/// Address assigned to clients of the Unix socket: the loopback address.
 const FROM_FILE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// A bound socket, before its event loop has begun.
@@ -77,7 +77,7 @@ impl ListenerSet {
         let mut file = None;
         if let Some(path) = &config.listen_unix {
             let (listener, bound) = bind_file(path).map_err(|error| named(path, &error))?;
-            // The first core accepts for all: `accept` hands connections to the others.
+            // The first core accepts connections for all cores: `accept` hands them to the others.
             of_cores.iter_mut().take(1).for_each(|of_core| {
                 // There is at least one core.
                 of_core.extend(listener.try_clone().map(BoundSocket::Unix));
@@ -146,8 +146,8 @@ impl Listener {
             }
             Self::Unix(listener) => {
                 let (stream, _) = listener.accept().await?;
-                // A stream socket is read, written and polled alike in every address family, so one type
-                // serves both.
+                // Stream sockets of all address families are read, written and polled alike, so one type
+                // serves both kinds.
                 let socket = OwnedFd::from(stream.into_std()?);
                 let stream = TcpStream::from_std(std::net::TcpStream::from(socket))?;
                 Ok((stream, AcceptedConnection { address: FROM_FILE, over: ListenerKind::Plain }))

@@ -5,7 +5,7 @@
 //!  head ─▶ valid MAC? ─ none: 403, closed ─▶ free slot? lease? its purges? ─ no: declined, and the peer asks
 //!                                              │ yes                             the origin
 //!                                              ▼
-//!          the store ─▶ a fetch under way, or a new one ─ meanwhile: 102, each tenth of a second ─▶ answer, with our MAC
+//!          the store ─▶ a running fetch, or a new one ─ meanwhile: 102, every tenth of a second ─▶ answer, with our MAC
 //! ```
 //! The request is never forwarded to a third accelerator ([`Request::is_of_peer`]). The answer is the object
 //! as its origin has sent it, with its tags. *Bounds:* those of clients' connections, of heads, and
@@ -69,15 +69,16 @@ use crate::{
     tags,
 };
 
-/// Interim (1xx) answers of the origin that may wait to be passed on; more are dropped.
+/// Maximum number of interim (1xx) answers from the origin that are queued for the peer; more are dropped.
 const INTERIMS_MAX: usize = 4;
-/// Maximum wait for a purge that the requesting peer has applied and this accelerator has not; the next
-/// constant is the polling interval.
+/// Maximum wait for a purge that the requesting peer has applied and this accelerator has not; `BEHIND_PAUSE`
+/// is the polling interval.
 const BEHIND_MAX: Duration = Duration::from_millis(100);
 const BEHIND_PAUSE: Duration = Duration::from_millis(2);
 
-/// Serves a peer until it leaves. `stranger` is the connection's slot in the limit of its address, held until
-/// a valid MAC has arrived: a peer that has the secret may have as many connections as it needs.
+/// Serves a peer until it leaves. `stranger` is the connection's slot in the limit of its address. The slot
+/// is held until a valid MAC has arrived, because a peer that has the secret may have as many connections as
+/// it needs.
 pub(crate) async fn serve_peer(
     stream: TcpStream,
     watch: Arc<Watch>,
@@ -119,7 +120,7 @@ struct PeerConnection {
     idle_time_max: Duration,
 }
 
-/// Result of examining a peer's request.
+/// Result of checking a peer's request.
 enum FirstLook {
     /// The request is refused; `goes_on` says whether the connection remains open.
     Refused {
@@ -134,15 +135,15 @@ enum FirstLook {
     Slow(Box<Request>, State, Fwd, Draft),
 }
 
-/// Origin of a request, and the purge position as of which it is answered.
+/// MAC of a peer's request, and the purge position that its answer reflects.
 struct PeerContext {
     mac: Mac,
     sequence: u64,
     asked: AnswerContext,
 }
 
-/// Position up to which a head was searched for its end. A head that arrives in small pieces is parsed once,
-/// and not after each piece.
+/// Position up to which the received bytes were searched for the end of the head. A head that arrives in
+/// small pieces is parsed once, not after each piece.
 #[derive(Default)]
 struct HeadEnd {
     searched: usize,
@@ -159,8 +160,8 @@ impl HeadEnd {
 }
 
 impl PeerConnection {
-    /// Reads until there is a complete head, and returns its length. `None`: the connection has ended or the
-    /// head is invalid.
+    /// Reads until the head is complete, and returns its length. `None`: the connection has ended or the head
+    /// is invalid.
     async fn head(&mut self, came: &mut Vec<u8>) -> Option<usize> {
         let mut end = HeadEnd::default();
         loop {
@@ -188,7 +189,7 @@ impl PeerConnection {
         }
     }
 
-    /// Answers one request. Returns whether another can follow.
+    /// Answers one request. Returns whether the connection can carry another.
     async fn answer(&mut self, head: &[u8]) -> bool {
         let leave = self.peers.serve();
         let asked = self.peers.verify_request(head);
@@ -317,13 +318,13 @@ fn how(answer: &Answer<'_>) -> How {
     }
 }
 
-/// Returns whether the answer is the origin's and not an error page of ours: error pages are made by the
-/// accelerator that has the client.
+/// Returns whether the answer comes from the origin. An error page of this accelerator is not sent to a peer:
+/// the accelerator that has the client makes its own.
 fn is_an_answer(answer: &Answer<'_>) -> bool {
     answer.cache_status.is_some() && answer.reason.is_none()
 }
 
-/// Returns the tags of an answer as text; `None` if it has tags that cannot be read.
+/// Returns the tags of an answer as text; `None` if its tags cannot be read.
 fn tags_of_answer(core: &Core, request: &Request, answer: &Answer<'_>) -> Option<Vec<u8>> {
     if let Head::Fetched(response) = &answer.head {
         return Some(response.tag_words.clone());
@@ -352,7 +353,7 @@ async fn wait_for_purge(sequence: u64) {
     }
 }
 
-/// Verifies the sender of a request, and looks up the answer.
+/// Verifies the peer's MAC, and looks up the answer to its request.
 fn look(
     core: &Core,
     peers: &Peers,
@@ -375,7 +376,7 @@ fn look(
             return (FirstLook::Refused { lines, goes_on: true }, None);
         }
     };
-    // The position is read before the lookup, so that everything purged up to it is certainly not found.
+    // The purge position is read before the lookup, so that no object purged up to it can be found.
     let sequence = core.among.membership.applied();
     let moment = Moment::now();
     let mut slots = HeaderSlots::new();
@@ -416,7 +417,11 @@ fn look(
     let (keyed, state, fwd) = match found {
         Ok(_) if is_anew => {
             let keyed = of_request(&mut key);
-            (keyed, State::Miss { anew: true, alone: false, only_if_cached: false }, Fwd::Request)
+            (
+                keyed,
+                State::Miss { bypass_stored: true, no_collapse: false, only_if_cached: false },
+                Fwd::Request,
+            )
         }
         Ok(mut answer) if is_an_answer(&answer) => {
             let refresh =
@@ -431,12 +436,18 @@ fn look(
             return (FirstLook::Answer(Box::new(answer), tags, draft()), Some(known));
         }
         Ok(_) => return (declined(How::Declined, Counter::PeerServedNot), Some(known)),
-        Err(Slow { keyed, state: State::Miss { anew, alone, .. }, fwd }) => {
-            (keyed, State::Miss { anew: anew || is_anew, alone, only_if_cached: false }, fwd)
-        }
+        Err(Slow { keyed, state: State::Miss { bypass_stored, no_collapse, .. }, fwd }) => (
+            keyed,
+            State::Miss { bypass_stored: bypass_stored || is_anew, no_collapse, only_if_cached: false },
+            fwd,
+        ),
         Err(Slow { state: State::Parts(_) | State::Blocks(_), .. }) if is_anew => {
             let keyed = of_request(&mut key);
-            (keyed, State::Miss { anew: true, alone: false, only_if_cached: false }, Fwd::Request)
+            (
+                keyed,
+                State::Miss { bypass_stored: true, no_collapse: false, only_if_cached: false },
+                Fwd::Request,
+            )
         }
         Err(Slow { keyed, state: state @ (State::Parts(_) | State::Blocks(_)), fwd }) => (keyed, state, fwd),
         // A request that is passed, refused or redirected is handled by the accelerator that has the client.
@@ -448,7 +459,7 @@ fn look(
     (FirstLook::Slow(Box::new(request), state, fwd, draft), Some(known))
 }
 
-/// Builds the request of a peer.
+/// Builds the internal request for a peer's request.
 fn of_peer(
     core: &Core,
     head: (&RequestHead<'_, '_>, usize),

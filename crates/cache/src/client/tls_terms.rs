@@ -1,7 +1,7 @@
 //! TLS terms for clients: certificates, protocols, tickets, and requests for client certificates.
 //!
 //! ```text
-//!  the name that a client asks for ─▶ its site ─▶ Kind: who signs its clients' certificates, if it asks for any
+//!  server name (SNI) ─▶ site ─▶ Kind: the authorities of client certificates, if the site asks for certificates
 //! ```
 //! Sites with the same terms share a kind. A kind has its own ticket key: a session that began without a
 //! certificate, or with a certificate of other authorities, cannot be resumed for a site that demands
@@ -44,9 +44,10 @@ pub(crate) struct Kinds {
     of_sites: Box<[Arc<Kind>]>,
 }
 
-/// Terms that several sites may share.
+/// TLS terms of one or several sites.
 struct Kind {
-    /// Authorities that sign the clients' certificates, and whether a certificate is required.
+    /// Authorities that sign the clients' certificates, and whether a certificate is required; `None` if no
+    /// certificate is requested.
     asks: Option<(AuthoritiesId, bool)>,
     config: Arc<ServerConfig>,
 }
@@ -75,8 +76,8 @@ impl TlsTerms {
     }
 
     /// Returns whether a connection made for `server_name` may carry a request for `host`: a different host
-    /// is allowed only if the certificate shown also covers it (RFC 9110 §7.4). A client that sent no server
-    /// name has seen the first certificate and may request any host.
+    /// is allowed only if the certificate that was sent also covers it (RFC 9110 §7.4). A client that sent no
+    /// server name was sent the first certificate and may request any host.
     pub(crate) fn may_ask_for(&self, host: &str, server_name: Option<&str>) -> bool {
         server_name.is_none_or(|name| name.eq_ignore_ascii_case(host))
             || self.certificates.of(server_name).is_none_or(|shown| shown.covers(host))
@@ -87,12 +88,12 @@ impl TlsTerms {
         self.kinds().authorities()
     }
 
-    /// Builds the terms of another configuration; reads its files.
+    /// Builds the terms for a new configuration from its certificate files.
     pub(crate) fn prepare(&self, config: &Config, sites: &Arc<SiteTable>) -> Result<Kinds, TlsError> {
         Kinds::new(config, sites, &self.certificates, Some(&self.kinds()))
     }
 
-    /// Makes these the terms for new connections.
+    /// Activates these terms for new connections.
     pub(crate) fn take(&self, kinds: Kinds) {
         *self.kinds.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(kinds);
     }
@@ -149,8 +150,8 @@ impl Terms for TlsTerms {
         {
             return Offer { config: Arc::clone(config), authorities: None };
         }
-        // No other configuration offers the challenge protocol, so a client that offers nothing else is
-        // refused.
+        // The sites' configurations do not offer the challenge protocol, so a client that offers no other
+        // protocol is refused here.
         let kinds = self.kinds();
         let host = hello.server_name().unwrap_or_default().to_ascii_lowercase();
         let kind = &kinds.of_sites[kinds.sites.of_host(host.as_bytes()).index()];

@@ -55,8 +55,8 @@ pub struct CrawlerRules {
     pub agents: Vec<Box<str>>,
     /// Networks whose clients are crawlers, whatever their `User-Agent`.
     pub networks: Vec<Network>,
-    /// Networks whose clients are not limited, whatever their `User-Agent`: welcome crawlers, by the networks
-    /// that they publish.
+    /// Networks whose clients are never limited, for welcome crawlers, which publish their networks; the
+    /// `User-Agent` is not checked.
     pub approved: Vec<Network>,
     /// Budget of all crawlers.
     pub budget: Budget,

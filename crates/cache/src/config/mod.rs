@@ -39,8 +39,8 @@ use crate::tags::TAG_FIELDS;
 /// Rule for sharing responses when cookies are involved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CookieRule {
-    /// A response with `Set-Cookie` is never stored or shared, whatever it says; a response to a request with
-    /// `Cookie` is stored only with explicit freshness. Varnish and nginx do roughly this.
+    /// A response with `Set-Cookie` is never stored or shared, whatever its other fields say; a response to a
+    /// request with `Cookie` is stored only with explicit freshness. Varnish and nginx do roughly the same.
     #[default]
     Safe,
     /// `Safe`, and in addition a response to a request with `Cookie` is stored, and a stored response answers
@@ -100,15 +100,16 @@ pub struct Limits {
     pub connections_max: usize,
     /// Connections of one client address over all cores; more are closed. 0: no limit.
     pub connections_per_client_max: usize,
-    /// Connections of one client's network (24 bits of IPv4, 64 of IPv6) over all cores; more are closed. 0: no limit.
+    /// Connections of one client network (24 bits of IPv4, 64 of IPv6) over all cores; more are closed. 0: no
+    /// limit.
     pub connections_per_network_max: usize,
-    /// Requests a second of one client address, over all cores; more are answered 429. 0: no limit.
+    /// Requests per second of one client address, over all cores; more are answered 429. 0: no limit.
     pub client_requests_per_second_max: usize,
-    /// Requests that one client address may make at once before the rate counts.
+    /// Requests that one client address may send at once before the rate limit applies.
     pub client_requests_burst: usize,
-    /// Requests a second of all addresses of a network, over all cores; more are answered 429. 0: no limit.
+    /// Requests per second of all addresses of a network, over all cores; more are answered 429. 0: no limit.
     pub network_requests_per_second_max: usize,
-    /// Requests that one network may make at once before the rate counts.
+    /// Requests that one network may send at once before the rate limit applies.
     pub network_requests_burst: usize,
     /// Bytes of one request's head (request line and headers); a longer head is answered 431.
     pub request_head_bytes_max: usize,
@@ -116,31 +117,31 @@ pub struct Limits {
     pub request_line_bytes_max: usize,
     /// Header fields of one request; more fields are answered 431. At most 128.
     pub request_headers_max: usize,
-    /// Requests on one connection before it is closed in order. 0: no limit.
+    /// Requests on one connection, after which it is closed regularly. 0: no limit.
     pub requests_per_connection_max: usize,
     /// Time limit of a TLS handshake, after which the connection is closed.
     pub handshake_time_max: Duration,
-    /// TLS handshakes under way per core; further connections are closed.
+    /// TLS handshakes in progress per core; further connections are closed.
     pub handshakes_max: usize,
     /// Bytes of one request's body; a longer body is answered 413.
     pub request_body_bytes_max: u64,
     /// Time for a request's head to arrive after its first byte; a slower head is answered 408.
     pub request_head_time_max: Duration,
-    /// Average bytes a second at which a request's body must arrive, once its grace is over; a slower body is
-    /// answered 408.
+    /// Minimum average rate of a request's body, in bytes per second, once its grace is over; a slower body
+    /// is answered 408.
     pub request_body_rate_min: u64,
-    /// Time before the minimum rate of a request's body counts.
+    /// Time before the minimum rate of a request's body applies.
     pub request_body_time_grace: Duration,
     /// Time that a kept-alive connection may be idle between requests.
     pub idle_time_max: Duration,
-    /// Time that a response may make no progress, because the client reads nothing, before it is cut.
+    /// Time without progress, because the client reads nothing, after which a response is cut.
     pub send_stall_max: Duration,
-    /// Bytes a second at which a client must read its answers, once its grace is used up; a slower client is
-    /// cut. 0: no limit but `send_stall_max`.
+    /// Minimum rate at which a client must read its answers, in bytes per second, once its grace is used up;
+    /// a slower client is cut. 0: only `send_stall_max` applies.
     pub send_rate_min: u64,
-    /// Time that a client may be slower than the minimum send rate.
+    /// Time for which a client may be slower than the minimum send rate.
     pub send_rate_grace: Duration,
-    /// Time that a slow reader may pin memory that the store wants back, before it is cut.
+    /// Time that a slow reader may pin memory that the store needs back, before it is cut.
     pub pin_grace: Duration,
     /// Bytes of the head of an origin's response; a longer head is answered 502.
     pub response_head_bytes_max: usize,
@@ -151,10 +152,10 @@ pub struct Limits {
     /// Time limit between two reads of an origin's body.
     pub origin_between_bytes_time_max: Duration,
     /// Time from a request to the origin to the last byte of its answer; zero: no limit, because some answers
-    /// last for as long as their client wants.
+    /// last for as long as the client stays connected.
     pub origin_request_time_max: Duration,
-    /// Bytes of an HTTP/2 answer that may wait to be read: the window of its stream. A larger window makes a
-    /// distant origin faster.
+    /// Bytes of an HTTP/2 answer that may wait to be read: the flow-control window of its stream. A larger
+    /// window makes a distant origin faster.
     pub origin_stream_bytes_max: usize,
     /// Simultaneous exchanges on one HTTP/2 connection to an origin, which may allow fewer; further exchanges
     /// use another connection.
@@ -168,21 +169,22 @@ pub struct Limits {
     /// Idle connections to origins that each core keeps.
     pub origin_idle_connections_max: usize,
     /// Exchanges with one server of an origin, per core; further requests wait in a queue. A quarter is
-    /// reserved for misses that will be stored. While more than half is in use, one client has a quarter at
-    /// most.
+    /// reserved for misses that will be stored. While more than half is in use, one client may use at most a
+    /// quarter.
     pub origin_connections_max: usize,
     /// Requests per core that wait in the queue for an exchange; further requests are answered 503.
     pub origin_queue_max: usize,
-    /// Passed answers per core that last after their head was sent (events, downloads of slow clients), in
-    /// addition to `origin_connections_max`.
+    /// Passed answers per core that continue for long after their head (event streams, downloads of slow
+    /// clients), in addition to `origin_connections_max`.
     pub origin_lasting_max: usize,
     /// Time without any bytes after which a WebSocket is ended.
     pub pipe_idle_time_max: Duration,
     /// Bytes that all cores may hold for slow clients outside of the store; a client that needs more is cut.
     /// A part of the limit is divided among the cores, and the rest goes to the cores that need it.
     pub client_bytes_max: usize,
-    /// Bytes per core for all connections, each counted by its kind, and for handshakes under way. Close to
-    /// the limit the longest idle connections are closed; at the limit new connections are refused.
+    /// Bytes per core for all connections, each counted by its kind, and for handshakes in progress. Close to
+    /// the limit the connections that have been idle longest are closed; at the limit new connections are
+    /// refused.
     pub connection_bytes_max: usize,
 }
 
@@ -190,7 +192,7 @@ pub struct Limits {
 /// requests' heads, content being compressed.
 pub const BUDGET_KINDS: usize = 4;
 
-/// Default of [`Limits::origin_connections_max`], if the process may open as many files.
+/// Default of [`Limits::origin_connections_max`], if the process may open that many files.
 pub const ORIGIN_CONNECTIONS_MAX: usize = 4096;
 
 impl Default for Limits {
@@ -232,7 +234,8 @@ impl Default for Limits {
             origin_idle_time_max: Duration::from_secs(20),
             // A kept connection costs a descriptor, a new connection some 50 µs of processor time.
             origin_idle_connections_max: 256,
-            // Slow pages cost only descriptors. One client has a quarter at most while others need them.
+            // Slow pages cost only descriptors. While other clients need them, one client has at most a
+            // quarter.
             origin_connections_max: ORIGIN_CONNECTIONS_MAX,
             origin_queue_max: 1024,
             origin_lasting_max: 1024,
@@ -249,8 +252,8 @@ impl Default for Limits {
 pub struct Tls {
     /// Address for TLS connections; port 0 takes a free port.
     pub listen: SocketAddr,
-    /// Certificates, chosen by the server name of the client, with the first as the default. While there is
-    /// none, handshakes fail. The owner of the table may change it while the accelerator runs.
+    /// Certificates, chosen by the client's server name, with the first as the default. While there are none,
+    /// handshakes fail. The owner of the table may change it while the accelerator runs.
     pub certificates: Arc<Certificates>,
 }
 
@@ -275,14 +278,14 @@ pub struct Config {
     pub challenges: Option<Arc<Challenges>>,
     /// Processors, each of which runs one event loop; empty: all that the process may use.
     pub cores: Vec<usize>,
-    /// Bytes of memory for stored objects (segments; metadata comes on top, at most 64 bytes an object).
+    /// Bytes of memory for stored objects (segments; metadata is added to this, at most 64 bytes per object).
     pub memory_bytes: u64,
     /// Bytes of memory that the process may use, checked for a store on a file; `None`: the limit of its
     /// memory cgroup.
     pub memory_limit_bytes: Option<u64>,
     /// Rule for sharing answers when cookies are involved.
     pub cookies: CookieRule,
-    /// True if `CDN-Cache-Control` overrides `Cache-Control` and `Expires` (RFC 9213). The field is passed on
+    /// True if `CDN-Cache-Control` overrides `Cache-Control` and `Expires` (RFC 9213). The field is forwarded
     /// in either case.
     pub cdn_cache_control: bool,
     /// Effect of clients' `Cache-Control`.
@@ -291,9 +294,9 @@ pub struct Config {
     pub keep: Duration,
     /// Name in `Via` and `Cache-Status`.
     pub name: String,
-    /// Networks of the operator's proxies. Their statements about the client and its scheme
-    /// (`X-Forwarded-For`, `X-Forwarded-Proto`, else `Forwarded`) are trusted. Those of other clients are
-    /// ignored and not passed to origins.
+    /// Networks of the operator's proxies. The fields in which they name the client and its scheme
+    /// (`X-Forwarded-For`, `X-Forwarded-Proto`, else `Forwarded`) are trusted. If another client sends these
+    /// fields, they are ignored and not passed to origins.
     pub trusted_proxies: Vec<Network>,
     /// Networks in which each connection counts as a client of its own: a large NAT, or a proxy that does not
     /// name its clients.
@@ -315,9 +318,10 @@ pub struct Config {
     pub compress: Compress,
     /// Limits on clients and origins.
     pub limits: Limits,
-    /// Memory budget for clients, shared by all servers of the process; `None`: each limit stands by itself.
+    /// Memory budget for clients, shared by all servers of the process; `None`: only the individual limits
+    /// apply.
     pub client_budget: Option<Arc<ClientBudget>>,
-    /// Bytes of passed-on answers that may wait for their readers. Above half of the limit each answer has at
+    /// Bytes of unstored answers that may wait for their readers. Above half of the limit each answer has at
     /// most two chunks, and new chunks are smaller.
     pub passing_bytes_max: usize,
     /// Crawlers and their budgets.

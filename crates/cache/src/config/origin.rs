@@ -236,14 +236,15 @@ impl fmt::Display for Origin {
 /// Choice of the member for a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Balance {
-    /// Each member in turn, as often as its weight says.
+    /// Members in turn, in proportion to their weights.
     #[default]
     RoundRobin,
     /// A random member.
     Random,
-    /// The member with the fewest of our requests under way, relative to its weight.
+    /// The member with the fewest of our requests in progress, relative to its weight.
     LeastBusy,
-    /// Consistently one member for each page, unless that member is much busier than the others.
+    /// Consistent hashing: each page is always fetched from one member, unless that member is much busier
+    /// than the others.
     Hash,
 }
 
@@ -289,7 +290,7 @@ pub struct Probe {
     pub status: (u16, u16),
     /// Text that the content must contain, if any.
     pub body: Option<Box<str>>,
-    /// Number of recent probes that are judged; at most 64.
+    /// Number of recent probes that decide the server's health; at most 64.
     pub window: u32,
     /// Number of good probes within the window for a healthy server.
     pub threshold: u32,
@@ -315,7 +316,8 @@ pub struct ServerRules {
     pub probe: Probe,
     /// Consecutive failed exchanges after which a server is ejected; 0: never.
     pub eject_after: u32,
-    /// Time of the first ejection; doubled each time that the server fails again, up to 32 times.
+    /// Duration of the first ejection; doubled each time that the server fails again, up to 32 times this
+    /// duration.
     pub eject_time: Duration,
     /// Time over which a returning server's share of requests grows back to its full weight.
     pub slow_start: Duration,
@@ -332,7 +334,7 @@ pub struct OriginRules {
     pub balance: Balance,
     /// Name of a cookie that keeps a visitor's passed requests with one member.
     pub sticky: Option<Box<str>>,
-    /// Number of members that are tried, one after the other, for one answer.
+    /// Maximum number of members that are tried, one after the other, for one answer.
     pub tries: u32,
     /// Rules for each server.
     pub server: ServerRules,

@@ -1,4 +1,4 @@
-//! Configuration of peers, the other accelerators that share keys with this one.
+//! Configuration of peers, the other accelerators that share keys with this accelerator.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -21,17 +21,17 @@ pub struct PeerRules {
     pub secret: PeerSecret,
     /// Time that a peer may stay silent before the origin is asked instead.
     pub patience: Duration,
-    /// Connections of a core to each peer; a request that would need another goes to the origin.
+    /// Connections per core to each peer; a request that would need one more goes to the origin.
     pub connections_max: usize,
-    /// Peers' requests that are answered at once, over all cores; further requests are declined, so that the
-    /// peer asks the origin.
+    /// Peers' requests that are answered simultaneously, over all cores; further requests are declined, so
+    /// that the peer asks the origin.
     pub requests_max: usize,
 }
 
 /// Name and address of an accelerator.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PeerAt {
-    /// Name of the accelerator, which decides the keys that it owns.
+    /// Name of the accelerator; the keys that it owns are derived from the names.
     pub name: String,
     /// Address for requests from peers: `HOST:PORT`.
     pub address: String,

@@ -1,7 +1,7 @@
 //! Rules of a site: its hosts, its origin, and the treatment of its requests.
 //!
-//! Each rule is a value that is parsed from its text and displayed as that text. Lists are bounded, because a
-//! request is compared with each of their members: [`LIST_MAX`], [`PATHS_MAX`], [`SITES_MAX`].
+//! Each rule is a value that is parsed from text and displayed as the same text. Lists are bounded, because
+//! each request is compared with all entries: [`LIST_MAX`], [`PATHS_MAX`], [`SITES_MAX`].
 
 use std::{fmt, str::FromStr, sync::Arc, time::Duration};
 
@@ -36,7 +36,7 @@ pub enum InvalidRule {
         "invalid host `{0}`: expected a name without scheme and port, such as www.example.org, or *.example.org"
     )]
     Host(String),
-    /// The text is not a host that an origin can be sent.
+    /// The text is not a host that can be sent to an origin.
     #[error(
         "invalid host `{0}` for the origin: expected keep, or a name such as app.internal, with or without a port"
     )]
@@ -84,7 +84,7 @@ impl fmt::Display for Pattern {
     }
 }
 
-/// Methods that a rule can name: those of RFC 9110, RFC 5789, RFC 4918, RFC 5323 and RFC 3253 that are
+/// Methods that a rule can name: the methods of RFC 9110, RFC 5789, RFC 4918, RFC 5323 and RFC 3253 that are
 /// accepted here.
 const METHODS: [&str; 16] = [
     "GET",
@@ -137,7 +137,7 @@ impl Methods {
     }
 }
 
-/// Hosts of a site.
+/// Pattern for hosts of a site.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HostPattern {
     /// Exactly this host, in lower case.
@@ -177,7 +177,7 @@ impl fmt::Display for HostPattern {
     }
 }
 
-/// Parses the host that an origin is sent instead of the client's.
+/// Parses the host that is sent to the origin instead of the client's.
 ///
 /// # Errors
 /// [`InvalidRule::SentHost`] if the text is not a host.
@@ -210,7 +210,7 @@ pub struct PathRule {
 }
 
 impl PathRule {
-    /// Creates a rule for a path that changes nothing yet.
+    /// Creates a path rule that has no effect yet.
     ///
     /// # Errors
     /// [`InvalidRule::Path`] if the text is not a pattern of paths.
@@ -224,7 +224,7 @@ impl PathRule {
 /// Rules for the requests to a site.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SiteRules {
-    /// Host that the origin is sent; `None`: the host of the request.
+    /// Host that is sent to the origin; `None`: the host of the request.
     pub host: Option<Box<str>>,
     /// Query parameters that are ignored: they are neither part of the key nor sent with a fetch for the
     /// store.
@@ -234,7 +234,7 @@ pub struct SiteRules {
     /// Accepted methods; other methods are answered 405.
     pub methods: Option<Methods>,
     /// Cookies whose presence makes a request bypass the store. Other cookies are ignored and not sent with a
-    /// fetch for the store. `None`: cookies are judged by the answers' directives
+    /// fetch for the store. `None`: the answers' directives decide about requests with cookies
     /// ([`CookieRule`](super::CookieRule)).
     pub bypass_cookies: Option<Vec<Pattern>>,
     /// Fields whose presence makes a request bypass the store.
@@ -245,8 +245,8 @@ pub struct SiteRules {
     /// True if a successful unsafe request (`POST`, `PUT`, `DELETE` …) drops the stored answers of its
     /// address, and of the addresses that its answer names (RFC 9111 §4.4).
     pub invalidates_unsafe: bool,
-    /// Freshness of a cacheable answer that states none and allows no heuristic. 0: such answers are not
-    /// reused.
+    /// Freshness lifetime of a cacheable answer that has no explicit lifetime and allows no heuristic. 0:
+    /// these answers are not reused.
     pub default_ttl: Duration,
     /// Time for which a stale answer may be served while it is refreshed, unless the answer states its own
     /// (RFC 5861 §3).
@@ -265,7 +265,8 @@ pub struct SiteRules {
     pub client_certificates: Option<ClientCertificates>,
     /// Bytes of one request's body; a longer body is answered 413. `None`: the limit for all sites applies.
     pub body_bytes_max: Option<u64>,
-    /// True if every exchange ends at its client's FIN; otherwise only event streams, waits and upgrades do.
+    /// True if every exchange ends at its client's FIN; otherwise only event streams, long polls and upgrades
+    /// do.
     pub ends_at_fin: bool,
     /// Path rules, at most [`PATHS_MAX`].
     pub paths: Vec<PathRule>,

@@ -6,7 +6,7 @@ use std::cell::Cell;
 
 use engine::store::Hash;
 
-/// Table of a value for each hash.
+/// Table with a value for each hash, as far as slots allow.
 pub(crate) struct DirectMappedTable<T>(Box<[Cell<(u64, T)>]>);
 
 impl<T: Copy + Default> DirectMappedTable<T> {

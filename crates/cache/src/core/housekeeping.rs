@@ -13,11 +13,11 @@ use crate::{
 
 /// Interval at which an idle core checks the file for objects to give up, and the progress of bans.
 const FILE_EVERY: Duration = Duration::from_secs(1);
-/// Maximum sleep of an idle core that has objects to expire, because the clock may be set meanwhile.
+/// Maximum sleep of an idle core that has objects to expire, because the clock may be set during the sleep.
 const EXPIRY_LOOK_MAX: Duration = Duration::from_secs(10);
-/// Expired objects dropped in one round: at most a millisecond of processor time.
+/// Maximum number of expired objects dropped in one round: at most a millisecond of processor time.
 const EXPIRIES_A_ROUND: usize = 4096;
-/// Records that eviction looks at in one round.
+/// Maximum number of records that eviction examines in one round.
 const EVICTIONS_A_ROUND: usize = 4096;
 /// Handles deadlines, expiries and eviction ahead of need, in bounded rounds, until none are due.
 pub(crate) async fn keep_house() {
@@ -46,11 +46,12 @@ pub(crate) async fn keep_house() {
     }
 }
 
-/// Returns the time until an idle core has housekeeping to do.
+/// Returns the time until the next housekeeping of an idle core.
 fn due_in(core: &Core) -> Option<Duration> {
     let idle = core.pool.borrow_mut().close_old();
     let is_lurking = ban_lurker::is_lurking(core);
-    // Clients have deadlines, and their hits admit objects to the file.
+    // While there are clients, housekeeping is due at once: clients have deadlines, and their hits admit
+    // objects to the file.
     if core.balance.held(core.index) > 0 {
         return Some(Duration::ZERO);
     }

@@ -1,4 +1,4 @@
-//! Makes a thread a core: its state is built from what the server hands over.
+//! Setup of a thread as a core: creates the core's state from what the server passes in.
 
 use super::{
     CORE, Core, FileReads, HOUSEKEEPING_EVERY, Message, OUT_BYTES, Own, READ_BYTES, Scratch, VAIN_MS,

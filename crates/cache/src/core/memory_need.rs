@@ -1,31 +1,31 @@
 //! Memory that the accelerator needs with its store on a file, compared with the limit of the process.
 //!
-//! A process that needs more than its container's limit is killed days later, when the store has filled. So
-//! the start refuses such a limit and names a sufficient one. The sum is `--memory`, the process itself, the
-//! metadata of the objects on the file, and every buffer between memory and the file: a busy disk fills them,
-//! so they count as full. The rest of the limit bounds the number of objects on the file, so that a store
-//! that could start while it was empty can start again when it is full.
+//! A process that needs more than its container's limit is killed days later, when the store has filled. So a
+//! start with a limit that is too low fails, and the error names a sufficient limit. The sum is `--memory`,
+//! the process itself, the metadata of the objects on the file, and every buffer between memory and the file;
+//! the buffers count as full, because a busy disk fills them. The rest of the limit bounds the number of
+//! objects on the file, so that a store that could start when it was empty can start again when it is full.
 
 use std::path::Path;
 
 use engine::size::Size;
 
-/// Metadata of an object that is only on the file (`docs/decisions/006-mapped-store.md`: 33, and some more
-/// where tables are about to grow).
+/// Bytes of metadata per object that is only on the file (`docs/decisions/006-mapped-store.md`: 33, plus a
+/// margin for tables that are about to grow).
 const OBJECT_BYTES: u64 = 36;
-/// Minimum number of objects that a file may hold.
+/// Minimum number of objects for which the file must have room.
 const OBJECTS_MIN: u64 = 64 << 10;
-/// Memory of the program itself, its stacks and buffers.
+/// Memory of the program itself, with its stacks and buffers.
 const OWN_BYTES: u64 = 20 << 20;
 
-/// Minimum memory, part by part.
+/// Memory that the process needs, by component.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct MemoryNeed {
     /// Bytes for stored objects (`--memory`).
     pub(crate) objects_bytes: u64,
     /// Number of objects on the file.
     pub(crate) objects_on_file: u64,
-    /// Maximum of the write buffers, the read buffers, and the records of purges by tag.
+    /// Maximum bytes of the write buffers, the read buffers, and the records of purges by tag together.
     pub(crate) buffer_bytes: u64,
 }
 
@@ -34,7 +34,8 @@ impl MemoryNeed {
     pub(crate) fn objects_max(&self, limit_bytes: u64) -> u64 {
         let none = Self { objects_on_file: 0, ..*self };
         let rest_bytes = limit_bytes.saturating_sub(none.bytes()) + OBJECTS_MIN * OBJECT_BYTES;
-        // A sixteenth less: after a kill, a start may find objects whose removal was not written yet.
+        // The result is reduced by a sixteenth: after a kill, a start may find objects whose removal was not
+        // written yet.
         rest_bytes / OBJECT_BYTES / 16 * 15
     }
 
@@ -69,7 +70,7 @@ impl MemoryNeed {
     }
 }
 
-/// The memory limit of the process is less than it would need.
+/// The process may use less memory than it would need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "not enough memory: the process may use {}, and would need up to {}: {} for stored objects (memory), {} for \
@@ -91,8 +92,8 @@ pub struct TooLittleMemory {
     objects: u64,
 }
 
-/// Returns the bytes of memory that this process may use: the least of its cgroups' limits and of the
-/// machine's memory with its swap. `None` if neither can be read.
+/// Returns the bytes of memory that this process may use: the smallest of its cgroups' limits and the
+/// machine's memory with swap. `None` if neither can be read.
 pub fn memory_limit() -> Option<u64> {
     let machine = std::fs::read_to_string("/proc/meminfo").ok().map(|text| machine_bytes(&text));
     [cgroup_limit(), machine.filter(|bytes| *bytes > 0)].into_iter().flatten().min()
@@ -107,14 +108,15 @@ fn machine_bytes(text: &str) -> u64 {
     text.lines().filter_map(kib).sum::<u64>().saturating_mul(1024)
 }
 
-/// Returns the least limit of this process's memory cgroups, version 1 or 2; `None` if there is none, or none
-/// can be read.
+/// Returns the smallest limit of this process's memory cgroups, version 1 or 2; `None` if there is none, or
+/// none can be read.
 pub(crate) fn cgroup_limit() -> Option<u64> {
     let of_process = std::fs::read_to_string("/proc/self/cgroup").ok()?;
     limit_under(Path::new("/sys/fs/cgroup"), &of_process)
 }
 
-/// Returns the least limit on the path to the root, because a cgroup's limit applies to all groups below it.
+/// Returns the smallest limit on the path to the root, because a cgroup's limit applies to all groups below
+/// it.
 fn limit_under(root: &Path, of_process: &str) -> Option<u64> {
     let mut least = None;
     for line in of_process.lines() {
@@ -127,8 +129,8 @@ fn limit_under(root: &Path, of_process: &str) -> Option<u64> {
             }
             _ => continue,
         };
-        // In a container the path may be the host's, which is not mounted: the container's own group is then
-        // the root.
+        // In a container the path may be the host's, which is not mounted; the container's own group is then
+        // the mounted root.
         for group in Path::new(path.trim_start_matches('/')).ancestors() {
             let text = std::fs::read_to_string(root.join(group).join(file));
             // "max" is not a number and means no limit. Version 1 writes a number beyond any memory instead.

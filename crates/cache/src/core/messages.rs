@@ -1,4 +1,4 @@
-//! Messages between cores, and how long a core waits to hand one over.
+//! Messages between cores, and the limits on waiting for room in a ring.
 
 use crate::{
     admin::{explanation::Question, last_clients::LastClient, objects},
@@ -25,7 +25,7 @@ pub(crate) struct CoreBusy;
 
 /// Messages between cores.
 pub(crate) enum Message {
-    /// To the owner of the key: fetch this, or let us follow the fetch that is under way.
+    /// To the owner of the key: fetch this object, or let the requester follow the fetch in progress.
     Fetch(Box<FetchRequest>),
     /// To the owner of the key: drop this object.
     Unlink {
@@ -33,17 +33,17 @@ pub(crate) enum Message {
         key: Vec<u8>,
         /// True for a purge, which the owner counts.
         is_purge: bool,
-        /// True if the answer must wait until the object cannot come back, even if the file must be read
-        /// first.
+        /// True if the reply must wait until the object cannot come back after a restart, even if the file
+        /// must be read first.
         lasting: bool,
-        /// Channel for the answer.
+        /// Channel for the outcome.
         done: oneshot::Sender<UnlinkOutcome>,
     },
     /// To the owner of the key: this object has lost a part of its body.
     LostPart {
         hash: Hash,
         key: Vec<u8>,
-        /// Identifies one of the objects with this key.
+        /// Identifies the object among those stored under this key over time.
         id: u64,
     },
     /// To the owner of the key: store this answer.
@@ -70,7 +70,7 @@ pub(crate) enum Message {
     Objects(Box<objects::Step>),
     /// To each core: this configuration is active from now on.
     ActiveConfig { in_force: Arc<ActiveConfig>, done: oneshot::Sender<()> },
-    /// A connection from a core that has too many.
+    /// To a core with fewer connections: serve this accepted connection.
     Accept(std::net::TcpStream, AcceptedConnection),
 }
 
@@ -94,7 +94,7 @@ pub(crate) struct ToCode {
     pub(crate) reply: Option<Reply>,
 }
 
-/// The origin's answer about an object to a passed HEAD request
+/// Validators in the origin's answer to a passed HEAD request, for comparison with a stored object
 /// ([`head_validation`](crate::states::head_validation)).
 pub(crate) struct HeadAnswer {
     pub(crate) request: Arc<Request>,
@@ -106,7 +106,7 @@ pub(crate) struct HeadAnswer {
 /// Result of dropping an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct UnlinkOutcome {
-    /// True if there was an object.
+    /// True if there was an object to drop, or may have been.
     pub(crate) was_there: bool,
     /// True if the removal is durable: the object does not come back after a crash.
     pub(crate) is_kept: bool,

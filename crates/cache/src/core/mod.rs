@@ -1,8 +1,8 @@
-//! State of one core: its shard of the store, its fetches under way, its connections to origins, its scratch
+//! State of one core: its shard of the store, its running fetches, its connections to origins, its scratch
 //! buffers.
 //!
-//! All of it is plain memory of the core's thread, found through a thread-local, so that the tasks that use
-//! it hold no reference across an `.await` and stay `Send` as tokio requires. Borrows are short and never
+//! All of this is plain memory of the core's thread, accessed through a thread-local, so that the tasks that
+//! use it hold no reference across an `.await` and stay `Send` as tokio requires. Borrows are short and never
 //! nest into a call that borrows again.
 
 pub(crate) mod direct_mapped_table;
@@ -96,9 +96,9 @@ pub(crate) struct FileReads {
     pub(crate) reads: Reads,
     /// Log of the file; empty while the file is being read at the start.
     pub(crate) log: OnceCell<log::Reader>,
-    /// Reads of large objects that wait for the disk on threads of their own, now.
+    /// Current number of reads of large objects, each of which waits for the disk on a separate thread.
     pub(crate) large: Cell<usize>,
-    /// Number of answers that are being stored in parts while they pass.
+    /// Current number of answers that are stored in parts while they are sent to a client.
     pub(crate) storing: Cell<usize>,
     /// Parts that are being sent to clients.
     pub(crate) parts: RefCell<PartsInMemory>,
@@ -111,11 +111,11 @@ pub(crate) struct FileReads {
 
 /// Buffers of the thread; idle connections hold none.
 pub(crate) struct Scratch {
-    /// Bytes read from a client; as long as the largest head, and at least [`READ_BYTES`].
+    /// Buffer for bytes read from a client; as long as the largest head, and at least [`READ_BYTES`].
     pub(crate) read: Vec<u8>,
     /// Copy of a stored head that is not sent unchanged.
     pub(crate) head: Vec<u8>,
-    /// Gathered answers.
+    /// Answers gathered for the next write.
     pub(crate) out: Vec<u8>,
     /// Slots for the header fields of the request.
     pub(crate) slots: HeaderSlots,
@@ -124,26 +124,27 @@ pub(crate) struct Scratch {
     pub(crate) drafts: Vec<Draft>,
 }
 
-/// Bytes of one read from a client: many pipelined requests, and cheap enough to keep one buffer for each
-/// core.
+/// Maximum bytes of one read from a client: room for many pipelined requests, but small enough to keep one
+/// buffer per core.
 pub(crate) const READ_BYTES: usize = 64 * 1024;
 
-/// Initial capacity for answers, so that no hit makes the buffer grow: the gathered answers, and one more.
+/// Initial capacity of the buffer for answers: the maximum of gathered answers plus one more, so that no hit
+/// makes the buffer grow.
 const OUT_BYTES: usize = 512 * 1024;
 
-/// Milliseconds for which requests for an object do not wait for another's fetch, after some requests have
-/// waited in vain.
+/// Milliseconds during which requests for an object do not wait for another request's fetch, after some
+/// requests have waited in vain.
 const VAIN_MS: u64 = 60_000;
 
-/// Milliseconds within which the second change of version of a sliced object marks it as hit-for-miss, so
+/// Milliseconds within which a second version change of a sliced object marks the object as hit-for-miss, so
 /// that it is passed.
 const VERSIONS_DIFFER_MS: u64 = 600_000;
 
-/// Interval of a core's housekeeping while there are deadlines, expiries, or eviction ahead of need.
+/// Interval of a core's housekeeping while deadlines, expiries or evictions are pending.
 const HOUSEKEEPING_EVERY: Duration = Duration::from_millis(100);
 
-/// Part of the accelerator that belongs to one core, under the active configuration, or under an older one
-/// for a request that began with it.
+/// State of one core together with a configuration: the active one, or an older one for a request that began
+/// with it.
 pub(crate) struct Core {
     own: Rc<Own>,
     pub(crate) in_force: Arc<ActiveConfig>,
@@ -162,10 +163,10 @@ impl Deref for Core {
     }
 }
 
-/// Part of a core that lasts as long as the core runs.
+/// State of a core that does not depend on the configuration and lasts as long as the core runs.
 pub(crate) struct Own {
     pub(crate) index: usize,
-    /// Access to the cluster: it decides whether stored answers may be served, and broadcasts purges.
+    /// Handle to the cluster, which decides whether stored answers may be served, and broadcasts purges.
     pub(crate) among: ClusterHandle,
     /// Name for `Via` and `Cache-Status`, ready to be copied.
     pub(crate) identity: Identity,
@@ -175,7 +176,7 @@ pub(crate) struct Own {
     pub(crate) reader: Reader,
     /// Shard of the store; use [`Core::shard_mut`] to change it.
     pub(crate) shard: RefCell<Shard>,
-    /// Queue that makes fetches for the store wait until ready answers have been sent.
+    /// Budget for background steps, so that fetches for the store wait until ready answers have been sent.
     pub(crate) behind: Arc<BackgroundBudget>,
     /// Schedule of housekeeping.
     pub(crate) rounds: Arc<Rounds>,
@@ -192,28 +193,28 @@ pub(crate) struct Own {
     pub(crate) samples: RefCell<Samples>,
     pub(crate) cookie_names: RefCell<CookieNames>,
     pub(crate) lately: RefreshThrottle,
-    /// Objects for whose fetch some requests have waited in vain. For [`VAIN_MS`] no request waits for
-    /// another's fetch: each asks the origin itself.
+    /// Objects for whose fetch some requests have waited in vain. For [`VAIN_MS`] each request for them
+    /// fetches from the origin itself and does not wait.
     pub(crate) vain: RefreshThrottle,
-    /// Sliced objects of which a slice came in another version. The next time within [`VERSIONS_DIFFER_MS`]
-    /// marks the object as hit-for-miss.
+    /// Sliced objects of which a slice arrived in another version. If this happens again within
+    /// [`VERSIONS_DIFFER_MS`], the object is marked as hit-for-miss.
     pub(crate) versions_differ: RefreshThrottle,
     /// Peers that share keys with this accelerator.
     pub(crate) peers: Option<Arc<Peers>>,
-    /// Times at which peers were asked for an address, by its hash.
+    /// Time at which a peer was last asked for an address, by the address's hash.
     pub(crate) asked_of_peers: DirectMappedTable<u64>,
-    /// Addresses, by hash, that a client of this accelerator has changed by an unsafe request, and of which
-    /// no peer was told yet.
+    /// Hashes of addresses that a client of this accelerator has changed by an unsafe request and that were
+    /// not yet reported to the owning peer.
     pub(crate) changed_here: DirectMappedTable<bool>,
     /// Last client of each object answered on this core.
     pub(crate) askers: LastClients,
     /// Encoded variants that the owner was recently asked to make.
     pub(crate) coded_lately: RefreshThrottle,
-    /// Way to the coding thread; `None` in a test of a single core, where nothing is encoded.
+    /// Handle to the coding thread; `None` in a test of a single core, where nothing is encoded.
     pub(crate) coders: Option<Coders>,
-    /// Numbers of stored variants of each address.
+    /// Number of new variants that each address may still store.
     pub(crate) variants: Variants,
-    /// Share of the store that the queries of each path use.
+    /// Bytes of the store used by URLs that differ only in their query, by path.
     pub(crate) queries: Queries,
     pub(crate) invalidations: Invalidations,
     pub(crate) book: Arc<Book>,
@@ -227,22 +228,23 @@ pub(crate) struct Own {
     /// Accounts of clients: their connections, stream tasks, request heads and parts of large objects on this
     /// core.
     pub(crate) accounts: Accounts,
-    /// True while connections are limited to fewer than `connections_max`, because they take all memory that
-    /// they may.
+    /// True while the limit on connections is below `connections_max`, because connections use all the memory
+    /// that they may.
     pub(crate) are_connections_fitted: Cell<bool>,
     pub(crate) watches: RefCell<Watches>,
     pub(crate) balance: Arc<Balance>,
     pub(crate) counters: CoreCounters<Counter>,
     pub(crate) draining: Cell<bool>,
-    /// Sender of large bodies without a copy; `None` if the store or the kernel does not support that.
+    /// Sender that lends large bodies to the kernel without a copy; `None` if the store or the kernel does
+    /// not support that.
     pub(crate) lender: RefCell<Option<Lender>>,
-    /// Bytes of slow readers' remainders that are copied out of the store, now.
+    /// Current number of bytes copied out of the store for slow readers.
     pub(crate) copied_bytes: Cell<usize>,
-    /// Budget for passed-on content that waits for its readers.
+    /// Memory budget for content that is passed through and waits for its readers.
     pub(crate) passing: Arc<PassingBudget>,
-    /// Bytes held for clients, now.
+    /// Current bytes held for clients.
     pub(crate) held: ClientMemoryBudget,
-    /// Turns of connections with much to do.
+    /// Scheduler for the turns of connections with much to do.
     pub(crate) fair: Arc<TurnScheduler>,
     /// Number of open WebSockets.
     pub(crate) pipes: Cell<u64>,
@@ -250,9 +252,9 @@ pub(crate) struct Own {
     pub(crate) origin_http2: Cell<u64>,
     /// Number of connections that are being answered 503 because there is no room for them.
     pub(crate) turning_away: Cell<usize>,
-    /// Bytes of connections, now, by their kinds.
+    /// Current memory of connections, by their kinds.
     pub(crate) connection_memory: ClientMemoryBudget,
-    /// Number of TLS handshakes under way.
+    /// Number of TLS handshakes in progress.
     pub(crate) handshakes: Cell<usize>,
     requests: Cell<u64>,
     started_ms: u64,
@@ -269,7 +271,7 @@ pub(crate) fn store_s(unix_s: u64) -> u32 {
     u32::try_from(unix_s).unwrap_or(u32::MAX)
 }
 
-/// A core under the configuration that was active when a request began.
+/// A core combined with the configuration that was active when a request began.
 pub(crate) enum Under<'c> {
     /// The configuration is still active.
     Now(&'c Core),
@@ -372,8 +374,8 @@ impl Core {
         self.shard.borrow_mut()
     }
 
-    /// Returns the seconds for which browsers must use https only, if the key is an https address of a site
-    /// with HSTS.
+    /// Returns the number of seconds for which browsers must use only https, if the key is an https address
+    /// of a site with HSTS.
     #[inline]
     pub(crate) fn hsts_s(&self, key: &[u8], site: SiteId) -> Option<u64> {
         let hsts = self.sites.rules(site).hsts?;
@@ -385,8 +387,8 @@ impl Core {
         store_s(clock::unix_s())
     }
 
-    /// Returns the time by which stored objects expire, in whole seconds. A step of the clock counts only
-    /// once it has lasted.
+    /// Returns the time that decides whether stored objects have expired, in whole seconds. A jump of the
+    /// system clock is followed only after it has lasted for a while.
     pub(crate) fn expiry_now_s(&self) -> u32 {
         store_s(self.expiry_clock.unix_s())
     }
@@ -426,7 +428,7 @@ impl Core {
         Manner { pseudonym: &self.pseudonym, rules, ours, is_to_peer: false, has_range_tag: false }
     }
 
-    /// Judges a client's certificate by the rules of a site.
+    /// Checks a client's certificate against the rules of a site.
     #[inline]
     pub(crate) fn standing(&self, site: SiteId, came: &ClientAuth, now_s: u64) -> ClientStanding {
         match &self.sites.rules(site).client_certificates {
@@ -466,8 +468,8 @@ impl Core {
         self.facts(&request.head(), false, request.keyed(), request.primary())
     }
 
-    /// Returns whether no purge since a response's fetch began matches the response, so that it may still
-    /// answer the request.
+    /// Returns whether the response may still answer the request: no purge since the response's fetch began
+    /// matches it.
     pub(crate) fn is_still_good(&self, response: &Response, request: &Request) -> bool {
         let address = self.store.hash(request.primary());
         let head = request.head();
@@ -476,8 +478,8 @@ impl Core {
         self.invalidations.are_about_others(address, tags, &subject)
     }
 
-    /// Stores the field names by which an address varies, and returns the generation of its variants. The
-    /// same names under the same key are kept, so that variants stored before are still found.
+    /// Stores the field names by which an address varies, and returns the generation of its variants. If the
+    /// same names are already stored under the key, they are kept, so that earlier variants are still found.
     pub(crate) fn keep_spec(
         &self,
         hash: Hash,
@@ -523,13 +525,13 @@ impl Core {
         given
     }
 
-    /// Creates the window of a body that is passed on.
+    /// Creates the window of a body that is passed through.
     pub(crate) fn window(&self) -> Arc<Window> {
         Window::new(&self.passing)
     }
 
-    /// Returns a number for one request by which it can be found in the log: hexadecimal, unlikely to repeat
-    /// in a year.
+    /// Returns an identifier for one request, by which the request can be found in the log: hexadecimal,
+    /// unlikely to repeat within a year.
     pub(crate) fn request_id(&self) -> String {
         let number = self.requests.get();
         self.requests.set(number + 1);

@@ -1,10 +1,10 @@
-//! Opening of the store: in memory only, or in memory above a file.
+//! Opening of the store: in memory only, or in memory with a file below it.
 //!
 //! ```text
-//! start ─▶ file locked, its reading begun on a thread ─▶ read within a second? ─ yes ─▶ the loops begin with it
-//!                                                          │ no
-//!                                                          ▼
-//!                     the loops begin without it ◀── handed to each when it is read
+//! start ─▶ file locked, a thread starts reading ─▶ done within a second? ─ yes ─▶ the loops start with the objects
+//!                                                    │ no
+//!                                                    ▼
+//!               the loops start without the objects ◀── each gets its objects when the file has been read
 //! ```
 
 use std::{
@@ -46,14 +46,15 @@ use crate::{
     server::StartError,
 };
 
-/// Threads that read the file: the best of 8, 16 and 32 at little cost (`docs/decisions/009`).
+/// Number of threads that read the file: 16 was the best of 8, 16 and 32 at little cost
+/// (`docs/decisions/009`).
 const READ_HELPERS: usize = 16;
-/// Maximum bytes of parts of large objects that are being sent, over all cores; at most an eighth of the
-/// memory.
+/// Maximum memory for parts of large objects that are being sent, over all cores; at most an eighth of the
+/// store's memory.
 const PARTS_BYTES_MAX: usize = 32 << 20;
-/// Parts that a core may always hold: two clients, each with the current and the next part.
+/// Number of parts that a core may always hold: two clients, each with the current and the next part.
 const PARTS_MIN: usize = 4;
-/// Time that a start waits for its file to be read before the event loops begin without it.
+/// Maximum time that a start waits for the file to be read before the event loops begin without its objects.
 const START_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// An open store.
@@ -76,15 +77,15 @@ pub(crate) struct OfCore {
 /// A core's objects on the file, and the reader of the file.
 pub(crate) type WarmingShard = (Tier, log::Reader);
 
-/// Parts of the store that end after the event loops: first the helpers that read, then the log, which writes
-/// what the loops have appended.
+/// Parts of the store that outlive the event loops. The helpers that read end first, then the log, which
+/// still writes what the loops have appended.
 pub(crate) struct OpenFile {
     reads: ReadPool,
     _log: OpenLog,
     found: Arc<StartFindings>,
 }
 
-/// Findings of the start, once the file has been read.
+/// Results of reading the file at the start, set once it has been read.
 #[derive(Debug, Default)]
 struct StartFindings {
     log: OnceLock<log::Reader>,
@@ -99,7 +100,7 @@ impl StartFindings {
     }
 }
 
-/// Metrics of the log, from the time it is open.
+/// Metrics of the log; available once the log is open.
 impl Source for StartFindings {
     fn collect(&self, families: &mut Vec<Family>) {
         if let Some(log) = self.log.get() {
@@ -118,7 +119,8 @@ impl Drop for OpenLog {
     fn drop(&mut self) {
         let Self::Starting { stop, thread } = self else { return };
         stop.store(true, Ordering::Relaxed);
-        // A log that has been opened meanwhile is closed as any other: it writes what the event loops left.
+        // If the log was opened in the meantime, it is closed like any other: it writes what the event loops
+        // have left.
         drop(thread.take().map(JoinHandle::join));
     }
 }
@@ -132,7 +134,7 @@ impl OpenFile {
         registry.register(Arc::clone(&self.found) as _);
     }
 
-    /// Returns the findings of the start, once the file has been read.
+    /// Returns the recovery report of the start, once the file has been read.
     pub(crate) fn recovered(&self) -> Option<RecoveryReport> {
         self.found.recovered.get().copied()
     }
@@ -156,7 +158,7 @@ pub(crate) fn open_store(config: &Config, memory: &StoreConfig) -> Result<OpenSt
     let limit_bytes = config.memory_limit_bytes.or_else(cgroup_limit);
     let objects_bytes = config.memory_bytes;
     let pool = ReadPoolConfig { cores: memory.cores, helpers: READ_HELPERS, ..ReadPoolConfig::default() };
-    // Read buffers are memory too, beside the store's; the pool has a minimum of its own.
+    // The read buffers use memory in addition to the store's; the pool enforces a minimum size.
     let of_memory = usize::try_from(config.memory_bytes / 8).unwrap_or(usize::MAX);
     let pool = ReadPoolConfig { buffer_bytes: pool.buffer_bytes.min(of_memory), ..pool };
     // Each core and the writer of the purge log keep a table of the purges by tag and of the bans.
@@ -203,8 +205,8 @@ struct FileReader {
     coming: Vec<oneshot::Receiver<WarmingShard>>,
 }
 
-/// Begins to read the file, and waits a while for the end. `fits` checks whether the number of objects fits
-/// into memory.
+/// Starts reading the file, and waits for a while until it is read. `fits` checks whether the number of
+/// objects fits into memory.
 fn begin_reading(
     start: FileRecovery,
     may_go_ahead: bool,
@@ -298,7 +300,7 @@ pub(crate) async fn take_over(coming: oneshot::Receiver<WarmingShard>) {
         let mut shard = core.shard_mut();
         match (coming, &core.file) {
             (Ok((tier, log)), Some(file)) => {
-                // If the event loop began without the file, only this code sets the log.
+                // The log is set only here if the event loop began before the file was read.
                 let _ = file.log.set(log);
                 shard.put_on_file(tier);
             }
@@ -315,7 +317,7 @@ mod tests {
     use crate::config::Origin;
 
     const NOW_S: u32 = 1000;
-    /// More objects than the minimum that a file may hold.
+    /// Number of objects; more than the minimum for which a file must have room.
     const OBJECTS: u32 = 150_000;
     /// Number of objects after which the test waits for the disk.
     const BATCH: u32 = 2_000;
@@ -331,7 +333,7 @@ mod tests {
             memory_limit_bytes: Some(1),
             ..Config::new(Origin::http("127.0.0.1", 9))
         };
-        // The smallest sufficient limit.
+        // The smallest limit that suffices.
         let refused = open_store(&config, &memory).err().expect("a byte is too little").to_string();
         let needed = refused.split("raise the limit to ").nth(1).and_then(|rest| rest.split(' ').next());
         let needed = needed.expect("it says what would do");

@@ -1,4 +1,4 @@
-//! Setup of a test's thread as the first core of an accelerator.
+//! Setup that makes a test's thread the first core of an accelerator.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub(crate) fn install(cores: usize, ring: usize) -> Vec<Receiver<Message>> {
 }
 
 /// Makes this thread the first of `cores` cores, with rings of `ring` messages between them. Returns the
-/// receivers of the cores' messages. The other cores do nothing by themselves; the test acts for them.
+/// receivers of the cores' messages. The other cores have no threads; the test acts for them.
 pub(crate) fn install_with(config: Config, cores: usize, ring: usize) -> Vec<Receiver<Message>> {
     install_logged(config, cores, ring, None)
 }

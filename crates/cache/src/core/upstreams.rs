@@ -1,4 +1,4 @@
-//! The origins of a request's site, as the core that serves it sees them.
+//! The origin of a request's site, as seen by the core that serves the request.
 
 use super::with_core;
 use crate::{

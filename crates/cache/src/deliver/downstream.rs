@@ -1,5 +1,5 @@
-//! The client's side of an exchange, as the states see it: they read the request's body and pass on the
-//! origin's interim answers, and do not know how either is transported.
+//! The client's side of an exchange, as the states see it: they read the request's body and forward the
+//! origin's interim answers, independently of the transport.
 
 use crate::{error_page::Fault, states::full_duplex::Onward};
 
@@ -15,17 +15,17 @@ pub(crate) trait Downstream: Send {
     /// Waits until the client is gone in a way that ends the exchange ([`Sink::gone`](crate::deliver::sink::Sink::gone)).
     fn gone(&mut self) -> impl Future<Output = ()> + Send;
 
-    /// Takes the way to the origin for a body that continues although its answer has begun: the client goes
-    /// on sending the body while the answer arrives.
+    /// Accepts the forwarding to the origin of a body that is not complete when its answer begins: the client
+    /// keeps sending the body while the answer arrives.
     fn goes_on(&mut self, onward: Box<Onward>);
 
-    /// Passes on an origin's interim answer (RFC 9110 §15.2): a status line and field lines. A client that
-    /// does not understand interim answers, or is gone, does not get it.
+    /// Forwards an origin's interim answer (RFC 9110 §15.2): a status line and field lines. A client that
+    /// does not understand interim answers, or has left, does not get it.
     fn interim(&mut self, head: &[u8]) -> impl Future<Output = ()> + Send;
 }
 
-/// Source of a request without a body and without a client's socket: our own, or a peer's. Interim answers go
-/// to the function; the departure of the waiting side is not noticed here.
+/// Source of a request without a body and without a client's socket, made by this accelerator or a peer. The
+/// function receives the interim answers; this source cannot notice that the waiting side has left.
 pub(crate) struct WithoutBody<F>(pub(crate) F);
 
 impl<F: FnMut(&[u8]) + Send> Downstream for WithoutBody<F> {
@@ -48,14 +48,14 @@ impl<F: FnMut(&[u8]) + Send> Downstream for WithoutBody<F> {
     }
 }
 
-/// Bytes of a body that one read takes: few calls, and the bytes are still in the processor's cache when they
+/// Maximum bytes of a body in one read: few calls, and the bytes are still in the processor's cache when they
 /// are sent.
 pub(crate) const READ_BYTES: usize = 64 * 1024;
 
 /// Reason why a request's body is incomplete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BodyError {
-    /// The client is gone, or was given up; no answer is sent.
+    /// The client has left or was cut off; no answer is sent.
     Gone,
     /// The client broke a rule or a limit, and gets an error.
     Refused(Fault),

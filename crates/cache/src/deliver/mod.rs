@@ -1,7 +1,7 @@
-//! *deliver*: an answer becomes a head and content for its client, in one place for all answers.
+//! *deliver*: turns an answer into a head and content for its client, in one place for all answers.
 //!
 //! Only this module decides how the body is delimited (RFC 9112 §6, RFC 9113 §8.1), whether the connection
-//! goes on (RFC 9112 §9.3), that HEAD gets no content, and how the end is counted and logged. The head is
+//! persists (RFC 9112 §9.3), that HEAD gets no content, and how the end is counted and logged. The head is
 //! HTTP/1 text; HTTP/2 encodes it.
 
 pub(crate) mod answer;
@@ -48,7 +48,7 @@ pub(crate) enum Protocol {
 pub(crate) struct AnswerContext {
     pub(crate) protocol: Protocol,
     pub(crate) is_head: bool,
-    /// True if the request allows the connection to go on.
+    /// True if the request allows the connection to persist after the answer.
     pub(crate) persists: bool,
 }
 
@@ -78,9 +78,9 @@ impl AnswerContext {
     pub(crate) const NOTHING: Self = Self { protocol: Protocol::Http11, is_head: false, persists: false };
 }
 
-/// Part of an answer that is still to be sent once the head is written.
+/// Part of an answer that is still to be sent after the head has been written.
 pub(crate) struct Remainder {
-    /// Bytes of the appended head; content may follow it.
+    /// Number of bytes of the head that was appended to the output; content may follow it.
     pub(crate) head_bytes: usize,
     pub(crate) rest: Rest,
     /// True if the connection ends after the answer.
@@ -99,7 +99,7 @@ impl Remainder {
     }
 }
 
-/// Content that is sent from its location.
+/// Content that is still to be sent, by its location.
 pub(crate) enum Rest {
     None,
     /// Trailer lines only.
@@ -307,8 +307,8 @@ fn append_lines(head: &[u8], lines: Lines, out: &mut Vec<u8>) {
     }
 }
 
-/// Sends `prefix` and the rest of an answer, waiting for the client where needed. Returns whether the client
-/// has all of it. The log records of these answers end here.
+/// Sends `prefix` and the rest of an answer, waiting for the client where needed. Returns whether all of it
+/// was sent. The log records of the sent answers are completed here.
 pub(crate) async fn finish(
     client: &mut impl Sink,
     prefix: Vec<u8>,
@@ -338,11 +338,12 @@ pub(crate) async fn finish(
     account(&sent);
     transaction::end_all(drafts, how_ended(&sent), client.sent_bytes());
     match sent {
-        // The client has stopped reading: a reset lets the kernel drop what it has not read.
+        // The client has stopped reading: a reset lets the kernel drop the bytes that the client has not
+        // read.
         Err(Cut::Client(SinkError::Stalled | SinkError::Slow | SinkError::Wanted | SinkError::GaveWay)) => {
             client.cut()
         }
-        // Chunks and lengths let the client see by itself that something is missing.
+        // With chunks or a length the client notices by itself that something is missing.
         Err(Cut::Origin) if until_close => client.cut(),
         _ => {}
     }
@@ -375,7 +376,7 @@ fn account(sent: &Result<(), Cut>) {
         Err(Cut::Client(SinkError::Closed)) => Counter::ClientsGone,
         Err(Cut::Client(SinkError::Stalled)) => Counter::ClientsStalled,
         Err(Cut::Client(SinkError::Slow)) => Counter::SlowReaders,
-        // These were counted where they were decided.
+        // These errors were already counted where they occurred.
         Err(Cut::Client(SinkError::Wanted | SinkError::GaveWay)) => return,
         Err(Cut::Disk) => Counter::PartsCut,
         Err(Cut::Origin) => Counter::BodiesCut,

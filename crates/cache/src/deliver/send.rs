@@ -29,13 +29,15 @@ use crate::{
 /// Minimum size of bodies that are lent to the socket instead of copied into it
 /// (`docs/decisions/009-reading-the-disk.md`).
 const LENT_BYTES_MIN: u64 = 64 * 1024;
-/// Runs of memory that one write of a large body may gather.
+/// Maximum number of memory regions gathered in one write of a large body.
 const GATHER_MAX: usize = 15;
-/// A slow reader's remainder up to this size is copied out of the store when the store wants its memory back.
+/// Maximum unsent rest of a body that is copied out of the store for a slow reader when the store needs its
+/// memory back.
 const REMAINDER_BYTES_MAX: usize = 64 * 1024;
-/// Copies of remainders that one core holds at once; beyond it slow readers are cut instead.
+/// Maximum total size of these copies on one core; beyond it slow readers are cut instead.
 const REMAINDERS_BYTES_MAX: usize = 16 << 20;
-/// Interval at which a sender that waits for its client checks whether the store wants the memory back.
+/// Interval at which a sender that waits for its client checks whether the store needs the pinned memory
+/// back.
 const WANTED_EVERY: Duration = Duration::from_millis(500);
 
 /// Reason why a body was not sent to its end.
@@ -82,7 +84,7 @@ pub(crate) fn append_trailers(trailers: Span<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Ends content; with chunked framing the content was a single chunk.
+/// Ends the content; with chunked framing all content was a single chunk.
 async fn end(client: &mut impl Sink, ending: Ending, trailers: &[u8]) -> Result<(), SinkError> {
     match ending {
         Ending::Chunks => {
@@ -97,12 +99,13 @@ async fn end(client: &mut impl Sink, ending: Ending, trailers: &[u8]) -> Result<
     }
 }
 
-/// Returns whether bytes `from..to` of a body are worth lending, and can be lent.
+/// Returns whether bytes `from..to` of a body are large enough to be lent to the kernel, and can be lent.
 pub(crate) fn lends(core: &Core, from: u64, to: u64) -> bool {
     to - from >= LENT_BYTES_MIN && core.lender.borrow().is_some()
 }
 
-/// Returns the longest run of a stored body from `from`, within `to`, to be copied or lent.
+/// Returns the longest contiguous piece of a stored body that starts at `from` and ends before `to`, to be
+/// copied or lent.
 fn run_of(object: &PinnedObject, from: u64, to: u64, lend: bool) -> Part<'_> {
     let run = if lend { object.lend(from) } else { object.body(from) };
     let bytes = run.len().min(usize::try_from(to - from).unwrap_or(usize::MAX));
@@ -155,11 +158,11 @@ pub(crate) async fn pinned(
     Ok(())
 }
 
-/// Tells whether a range of a pinned object is the last one to be sent.
+/// Marks whether a range of a pinned object is the last one to be sent, or further ranges follow.
 enum Last<'w> {
     Yes,
-    /// More ranges follow, so the object stays pinned. The time since which the store has wanted the memory
-    /// is shared by all ranges.
+    /// More ranges follow, so the object stays pinned. All ranges share the time since which the store has
+    /// needed the memory back.
     No(&'w mut Option<Instant>),
 }
 
@@ -233,14 +236,15 @@ pub(crate) async fn parts(
     Ok(())
 }
 
-/// Progress within a part: bytes in front of it that are not sent, and bytes of the part that are.
+/// Progress within a part: the unsent bytes before the part, and the number of bytes of the part that were
+/// sent.
 struct UnsentPart<'p> {
     prefix: &'p [u8],
     sent: usize,
 }
 
-/// Sends the current part, and reads the next part meanwhile if there is room. An answer that has to give way
-/// to other clients first gives up the part that is read ahead, and ends if that is not enough.
+/// Sends the current part, and reads the next part at the same time if there is room. An answer that has to
+/// give way to other clients first drops the part that is read ahead, and ends if that is not enough.
 async fn part(
     client: &mut impl Sink,
     left: &mut UnsentPart<'_>,
@@ -347,7 +351,7 @@ pub(crate) async fn send_ranges(
     Ok(())
 }
 
-/// Sends the rest of a head, and the bytes behind it.
+/// Sends the rest of a head, and the body bytes that follow it.
 async fn send_head_and_bytes(
     client: &mut impl Sink,
     mut head: &[u8],
@@ -365,11 +369,11 @@ async fn send_head_and_bytes(
     Ok(())
 }
 
-/// Room for the copy of a slow reader's remainder, released on drop.
+/// Reservation for the copy of a slow reader's unsent rest, released on drop.
 struct CopyRoom(usize);
 
 impl CopyRoom {
-    /// Reserves room, if the remainder is small and the bound on such copies allows it.
+    /// Reserves room if the unsent rest is small and the total size of these copies allows it.
     fn reserve(bytes: usize) -> Option<Self> {
         with_core(|core| {
             let fits =
@@ -389,8 +393,8 @@ impl Drop for CopyRoom {
     }
 }
 
-/// Checks whether a sender may continue to hold memory that the store wants back. `since` is the time at
-/// which the store first wanted it.
+/// Checks whether a sender may continue to hold memory that the store needs back. `since` is the time at
+/// which the store first needed it.
 fn grace_left(since: &mut Option<Instant>, pin_grace: Duration) -> Result<(), SinkError> {
     let since = *since.get_or_insert_with(clock::now);
     if clock::now().duration_since(since) < pin_grace {
@@ -423,7 +427,7 @@ async fn send_copy(client: &mut impl Sink, prefix: &[u8], copy: &[u8]) -> Result
     Ok(())
 }
 
-/// Sends `prefix`, then a body that may still be arriving, from `from` up to `to` (`None`: to its end).
+/// Sends `prefix`, then a body that may still be arriving, from byte `from` up to `to` (`None`: to its end).
 pub(crate) async fn growing(
     client: &mut impl Sink,
     prefix: Vec<u8>,
@@ -444,7 +448,8 @@ pub(crate) async fn growing(
         if left == Some(0) {
             break;
         }
-        // The head is sent at once when no byte of the body has arrived: the client may begin to use it.
+        // If no byte of the body has arrived, the head is sent at once, so that the client can already use
+        // it.
         if cursor.ready().is_none() && !out.is_empty() {
             client.send_all(&out).await?;
             out.clear();
@@ -499,12 +504,12 @@ pub(crate) async fn growing(
     Ok(())
 }
 
-/// State of a slow reader that holds memory which the store wants back.
+/// State of a slow reader that holds memory which the store needs back.
 struct SlowReader {
     pin_grace: Duration,
-    /// Time at which the store was first seen to want the memory.
+    /// Time at which the store was first seen to need the memory.
     wanted_since: Option<Instant>,
-    /// Room of the copy, once the reader's remainder was copied.
+    /// Reservation for the copy, once the reader's unsent rest was copied.
     copied: Option<CopyRoom>,
 }
 

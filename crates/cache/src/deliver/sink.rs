@@ -29,7 +29,7 @@ pub(crate) enum SendOutcome {
     Nothing,
 }
 
-/// Waits for `sending`, which sends at least a byte, for as long as `patience` allows.
+/// Waits at most for `patience` until `sending` has sent at least one byte.
 ///
 /// # Errors
 /// Returns the error of `sending`.
@@ -51,8 +51,8 @@ pub(crate) trait TrySend {
     /// Returns whether pages of the store may be lent to the sink instead of being copied.
     fn lends(&self) -> bool;
 
-    /// Tries once to send. Returns the number of accepted bytes (0: there is no room), which the caller no
-    /// longer has to keep.
+    /// Tries once to send, without waiting. Returns the number of accepted bytes (0: there is no room); the
+    /// caller need not keep accepted bytes.
     fn try_send(&mut self, parts: &[Part<'_>]) -> Result<usize, SinkError>;
 }
 
@@ -71,8 +71,8 @@ pub(crate) trait Sink: TrySend + Send {
     /// Writes all accepted bytes to the kernel.
     fn flush(&mut self) -> impl Future<Output = Result<(), SinkError>> + Send;
 
-    /// Waits until the client is gone in a way that ends the exchange: an event stream, a wait and an upgrade end at
-    /// the client's FIN, any other exchange at a reset. Bytes that the client sends meanwhile are kept.
+    /// Waits until the client is gone in a way that ends the exchange: at its FIN for an event stream, a long
+    /// poll or an upgrade, at a reset for any other exchange. Bytes that the client sends meanwhile are kept.
     fn gone(&mut self) -> impl Future<Output = SinkError> + Send;
 
     /// Makes the client's FIN end the exchange: from now on [`gone`](Self::gone) returns at the FIN.

@@ -7,7 +7,7 @@ use wire::http1::{
 
 use crate::{core::with_core, counters::Counter, head::sent_fields::is_one_of};
 
-/// Returns the trailers of a message that may be passed on: to the origin, or to the client and into the
+/// Returns the trailers of a message that may be forwarded: to the origin, or to the client and into the
 /// store.
 pub(crate) fn going_on(trailers: &[u8], headers: &Headers<'_, '_>) -> Vec<u8> {
     let PermittedTrailers { lines, dropped } = permitted(trailers, headers);
@@ -17,7 +17,7 @@ pub(crate) fn going_on(trailers: &[u8], headers: &Headers<'_, '_>) -> Vec<u8> {
     lines
 }
 
-/// Returns the trailer lines except the fields in `ours`, which clients must not send.
+/// Returns the trailer lines without the fields in `ours`, which are reserved and must not come from clients.
 pub(crate) fn not_ours(mut trailers: Vec<u8>, ours: &[Box<str>]) -> Vec<u8> {
     if ours.is_empty() || trailers.is_empty() {
         return trailers;

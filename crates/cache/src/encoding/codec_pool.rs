@@ -1,15 +1,15 @@
 //! Thread that encodes and decodes content, so that no event loop does.
 //!
 //! ```text
-//!  core that owns the object                      code-0 (gives way to the loops)
-//!  Coders::give ── Job: content ──ring──▶ copies what is pinned, lets go of it, encodes or decodes
-//!       ▲ PoolFull: counted, asked for again later      │
-//!  JobResult ◀──────────────── ring ────────────────────────┘
+//!  core that owns the object                      code-0 (lower priority than the loops)
+//!  Coders::give ── Job: content ──ring──▶ copies pinned content, unpins it, encodes or decodes
+//!       ▲ PoolFull: counted, requested again later      │
+//!  JobResult ◀──────────────── ring ────────────────────┘
 //! ```
 //! *Memory:* content up to [`COPIED_BYTES_MAX`] is copied by its core; longer content stays pinned in the
 //! store until the thread reaches it. *Bounds:* over all cores [`JOBS_MAX`] jobs, [`JOBS_BYTES_MAX`] bytes of
 //! content and [`PINNED_MAX`] pins, because a low-priority thread may be late, and each pin holds a segment
-//! that the store may want back; results that no core has stored yet may have as many bytes as the longest
+//! that the store may need back; results that no core has stored yet may together be as large as the longest
 //! result, because decoded content is longer than its encoding; [`WAITING_MAX`] requests of a core wait for
 //! decoded content; the thread itself holds the content and the result of one job, and the coder's memory.
 
@@ -41,23 +41,24 @@ use crate::{
     encoding::{decoders::decoded, encoders::encoded},
 };
 
-/// Jobs that wait or are under way, over all cores.
+/// Maximum number of jobs that wait or run, over all cores.
 pub(crate) const JOBS_MAX: usize = 64;
-/// Bytes of content of all jobs.
+/// Maximum bytes of content of all jobs together.
 pub(crate) const JOBS_BYTES_MAX: usize = 64 << 20;
-/// Jobs whose content is pinned.
+/// Maximum number of jobs whose content is pinned.
 pub(crate) const PINNED_MAX: usize = 4;
 /// Minimum room for results in bytes, so that short results of several objects do not wait for each other.
 const RESULTS_BYTES_MIN: usize = 1 << 20;
-/// Requests that wait at one core for decoded content.
+/// Maximum number of requests on one core that wait for decoded content.
 const WAITING_MAX: usize = 4096;
-/// Maximum size of content that a core copies: some ten microseconds, as long as a hit with its system calls.
+/// Maximum size of content that a core copies itself: this takes some ten microseconds, as long as a hit with
+/// its system calls.
 pub(crate) const COPIED_BYTES_MAX: u64 = 64 * 1024;
 /// Maximum memory of a coder: the Brotli decoder, with a window of 16 MiB and its other state.
 const CODER_BYTES_MAX: u64 = 20 << 20;
 /// Maximum memory of any other coder.
 const ENCODER_BYTES_MAX: u64 = 4 << 20;
-/// Time that a stop waits for the job under way before it abandons the thread.
+/// Time that a stop waits for the running job before it abandons the thread.
 const END_GRACE: Duration = Duration::from_secs(1);
 
 /// Content to be encoded or decoded.
@@ -66,13 +67,13 @@ pub(crate) struct Job {
     pub(crate) hash: Hash,
     /// Key of the object.
     pub(crate) key: Vec<u8>,
-    /// Hash under which the result is stored.
+    /// Hash of the encoded variant, under which the result is stored.
     pub(crate) twin: Hash,
     /// Coding of the result.
     pub(crate) coding: Coding,
-    /// Coding of the content now.
+    /// Coding in which the content is stored.
     pub(crate) sent: Coding,
-    /// Sequence number that identifies the object among those with this key.
+    /// Sequence number that identifies the object among those stored under this key over time.
     pub(crate) sequence: u64,
     pub(crate) content: Content,
     /// Maximum size of decoded content.
@@ -100,12 +101,12 @@ pub(crate) struct JobResult {
     pub(crate) key: Vec<u8>,
     pub(crate) twin: Hash,
     pub(crate) coding: Coding,
-    /// Sequence number that identifies the object among those with this key.
+    /// Sequence number that identifies the object among those stored under this key over time.
     pub(crate) sequence: u64,
     pub(crate) came: CodecOutcome,
     /// Length of the object's content.
     pub(crate) bytes: u64,
-    /// Room for the result, held until it is stored.
+    /// Reservation for the result, held until it is stored.
     _room: Option<Room>,
 }
 
@@ -113,9 +114,9 @@ pub(crate) struct JobResult {
 pub(crate) enum CodecOutcome {
     /// The encoded or decoded content.
     Content(Vec<u8>),
-    /// No result, now or later: the content does not shrink, is damaged, or is too long when decoded.
+    /// No result, now or later: the content would not shrink, is damaged, or is too long when decoded.
     Nothing,
-    /// No result now: there was no room for it.
+    /// No result now: there was no memory for it.
     Refused,
 }
 
@@ -124,7 +125,7 @@ pub(crate) enum CodecOutcome {
 pub(crate) enum DecodeReply {
     /// The request must look the object up again.
     LookAgain,
-    /// The content is not decoded now.
+    /// The content cannot be decoded at the moment.
     Refused,
 }
 
@@ -140,7 +141,7 @@ pub(crate) enum Word {
 
 /// A job on its way to the thread.
 pub(crate) struct Order {
-    /// Core that gets the result.
+    /// Core to which the result is sent.
     core: usize,
     job: Job,
     place: Place,
@@ -189,7 +190,7 @@ impl Drop for Place {
     }
 }
 
-/// Room for a result, released on drop.
+/// Reservation for a result, released on drop.
 struct Room {
     used: Arc<PoolUsage>,
     bytes: usize,
@@ -220,24 +221,24 @@ pub(crate) struct Coders {
     thread: usize,
     sender: Sender<Word>,
     used: Arc<PoolUsage>,
-    /// Encoded variants that are being made or read now; at most [`JOBS_MAX`].
+    /// Encoded variants that are being made or read; at most [`JOBS_MAX`].
     under_way: RefCell<Vec<UnderWay>>,
 }
 
 /// An encoded variant that is being made or read.
 struct UnderWay {
     twin: Hash,
-    /// Requests that cannot be answered without the variant.
+    /// Replies to requests that cannot be answered without the variant.
     waiting: Vec<Reply>,
 }
 
 impl Coders {
-    /// Registers an encoded variant as being made or read, and returns whether it was not registered before.
-    /// A caller that gets true must call [`leave`](Self::leave) at the end. `reply` is answered then; or now,
-    /// if there is no room.
+    /// Registers an encoded variant as being made or read, and returns true if it was not registered before.
+    /// A caller that gets true must call [`leave`](Self::leave) at the end. `reply` is answered at that time,
+    /// or now if there is no room.
     ///
     /// # Errors
-    /// [`PoolFull`] if too many variants are under way, or too many requests wait.
+    /// [`PoolFull`] if too many variants are being made, or too many requests wait.
     pub(crate) fn enter(&self, twin: Hash, reply: Option<Reply>) -> Result<bool, PoolFull> {
         let mut under_way = self.under_way.borrow_mut();
         let at = under_way.iter().position(|known| known.twin == twin);
@@ -255,8 +256,8 @@ impl Coders {
         Ok(at.is_none())
     }
 
-    /// Unregisters an encoded variant that has been made, or will not be, and answers the requests that wait
-    /// for it.
+    /// Unregisters an encoded variant after it has been made, or has failed, and answers the requests that
+    /// wait for it.
     pub(crate) fn leave(&self, twin: Hash, told: DecodeReply) {
         let mut under_way = self.under_way.borrow_mut();
         if let Some(at) = under_way.iter().position(|known| known.twin == twin) {
@@ -272,7 +273,7 @@ impl Coders {
         let bytes = usize::try_from(job.content.bytes()).map_err(|_| PoolFull)?;
         let is_pinned = matches!(job.content, Content::Pinned(_));
         let place = Place::take(&self.used, bytes, is_pinned).ok_or(PoolFull)?;
-        // The ring has room for every job that can have a reservation.
+        // The ring has room for every job that can hold a reservation.
         let given = self.sender.send(self.thread, Word::Job(Box::new(Order { core: self.core, job, place })));
         assert!(given.is_ok(), "core {} submitted more jobs than there are slots", self.core);
         self.sender.flush();
@@ -300,8 +301,8 @@ pub(crate) struct CodingPool {
 /// A core's access to the thread, and the receiver of its results.
 pub(crate) type OfCore = (Coders, Receiver<Word>);
 
-/// Returns the maximum memory of the thread: content, its result, which may take twice the space while the
-/// vector grows, earlier results that are not stored yet, and the coder.
+/// Returns the maximum memory of the thread: content, its result (which may take twice its size while the
+/// vector grows), earlier results that are not stored yet, and the coder.
 pub(crate) fn bytes_max(compress: &Compress) -> u64 {
     4 * compress.bytes_max + CODER_BYTES_MAX
 }
@@ -316,7 +317,7 @@ impl CodingPool {
         cores: usize,
         budget: Option<&Arc<ClientBudget>>,
     ) -> io::Result<(Self, Vec<OfCore>)> {
-        // A core has at most `JOBS_MAX` jobs under way, and the owner sends one message.
+        // A core has at most `JOBS_MAX` unfinished jobs, and the owner of the pool sends one message.
         let mesh = Mesh::new(cores + 1, 1, JOBS_MAX)?;
         let mut endpoints = mesh.into_endpoints().into_iter();
         let used = PoolUsage::of(compress);
@@ -362,7 +363,7 @@ impl Drop for CodingPool {
 
 fn run(sender: &Sender<Word>, mut receiver: Receiver<Word>, is_stopping: &AtomicBool, mut memory: Share) {
     if let Err(error) = give_way() {
-        // The thread then competes with the event loops.
+        // At normal priority the thread competes with the event loops.
         tracing::warn!(%error, "cannot lower the priority of the compression thread");
     }
     let mut batch = Vec::new();
@@ -383,8 +384,8 @@ fn run(sender: &Sender<Word>, mut receiver: Receiver<Word>, is_stopping: &Atomic
     }
 }
 
-/// Returns the bytes of memory that a job needs: its content, its result, which may take twice the space
-/// while the vector grows, and the coder.
+/// Returns the bytes of memory that a job needs: its content, its result (which may take twice its size while
+/// the vector grows), and the coder.
 fn needed(job: &Job) -> u64 {
     let bytes = job.content.bytes();
     match (job.coding, job.sent) {
@@ -442,7 +443,7 @@ fn coded(job: Job, place: &Place) -> JobResult {
     JobResult { hash, key, twin, coding, sequence, came, bytes, _room: room }
 }
 
-/// Copies `bytes` bytes of a body. `run` returns the contiguous bytes from a position on.
+/// Copies `bytes` bytes of a body. `run` returns the contiguous bytes that start at a position.
 pub(crate) fn copied<'o>(bytes: u64, run: impl Fn(u64) -> Span<'o>) -> Vec<u8> {
     let mut content = Vec::with_capacity(usize::try_from(bytes).unwrap_or(0));
     while (content.len() as u64) < bytes {

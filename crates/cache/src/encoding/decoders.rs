@@ -1,19 +1,20 @@
 //! Decoding of content: the libraries' decoders, each with a bound on its output and its memory.
 //!
-//! The origin's content is not trusted with either: a megabyte may expand to a gigabyte, and a stream may
-//! name the window that its decoder must allocate. A decoder stops at the bound, whatever follows.
+//! Content of an origin is not trusted: a megabyte may expand to a gigabyte, and a stream may specify the
+//! window that its decoder must allocate. A decoder stops at the bound, whatever follows.
 
 use std::io::Read;
 
 use crate::coding::Coding;
 
-/// Maximum ratio of decoded to encoded bytes of stored content. Repetitive pages and data reach a tenth of
-/// it; deflate ends at 1032.
+/// Maximum ratio of decoded to encoded bytes of stored content. Repetitive pages and data reach about a tenth
+/// of this ratio; deflate cannot exceed 1032.
 const TIMES_MAX: u64 = 256;
-/// Decoded size up to which the ratio does not count: a few bytes can stand for a page of one word.
+/// Decoded size up to which the ratio is not limited, because a few bytes may encode a page that repeats one
+/// word.
 const TIMES_COUNT_FROM_BYTES: u64 = 64 << 10;
-/// Bits of Zstandard's window: the 8 MiB that a recipient must support, and a sender must not exceed (RFC
-/// 9659).
+/// Maximum window of Zstandard, in bits: the 8 MiB that a recipient must support and a sender must not exceed
+/// (RFC 9659).
 const ZSTD_WINDOW_BITS_MAX: u32 = 23;
 
 /// Returns the maximum decoded bytes for content of this length; `bytes_max` is the maximum for any content.
@@ -27,8 +28,8 @@ pub(crate) fn decoded(sent: Coding, content: &[u8], bytes_max: u64) -> Option<Ve
     match sent {
         Coding::AsSent | Coding::Decoded => None,
         Coding::Gzip => all(flate2::bufread::MultiGzDecoder::new(content), bytes_max),
-        // RFC 7932 §9.1: seven bits that begin no stream. Encoders that go beyond the format announce windows
-        // of up to a gigabyte with them, and the library allocates that.
+        // RFC 7932 §9.1: these seven bits are invalid at the start of a stream. Encoders that extend the
+        // format use them to announce windows of up to a gigabyte, which the library would allocate.
         Coding::Brotli if content.first().is_some_and(|first| first & 0x7f == 0x11) => None,
         Coding::Brotli => all(brotli::Decompressor::new(content, READ_BYTES), bytes_max),
         Coding::Zstd => {
@@ -109,7 +110,8 @@ mod tests {
     }
 
     proptest! {
-        /// Any bytes of an origin are decoded or refused without a panic, and never exceed the bound.
+        /// Any bytes from an origin are decoded or refused without a panic, and the output never exceeds the
+        /// bound.
         #[test]
         fn any_bytes_are_content_or_none(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
             for coding in Coding::ALL {

@@ -1,22 +1,22 @@
-//! Encoded variants: the content of a stored object in a coding made here, for clients that accept it; or
-//! without the coding in which its origin sent it, for clients that do not accept that.
+//! Encoded variants: the content of a stored object, encoded here for clients that accept the coding, or
+//! decoded here for clients that do not accept the coding in which the origin sent it.
 //!
 //! ```text
-//!  a hit ─▶ its object, judged as ever ─▶ may be coded? which coding does the client like? ─▶ variant there?
+//!  a hit ─▶ its object, checked as usual ─▶ may it be encoded? which coding does the client prefer? ─▶ variant stored?
 //!                                                                          yes: its content, under the object's head
 //!                                                                          no:  the object's, and the owner is told
-//!                                                            decoded, no: the request waits, and looks again
-//!  owner ─▶ on the file? made already, or being made? ─▶ coding_pool ─▶ inserted, if the object is still the same
+//!                                                            decoded, no: the request waits, and looks up again
+//!  owner ─▶ on the file? already made, or being made? ─▶ coding_pool ─▶ inserted, if the object is still the same
 //! ```
-//! An encoded variant is an object of its own in the store: content without a head, under the key of its
-//! object, followed by the coding and the sequence number of exactly that object ([`Object::sequence`]). It
-//! is looked up after its object, with the sequence number found there. So everything that hides the object
-//! (a purge, a ban, a newer answer, cookies) hides the variant, and a younger head applies to the variant,
-//! too. A variant whose object is gone expires or is evicted like any object. For content that does not
-//! shrink, or cannot be decoded, a variant without content is stored, so that the attempt is not repeated.
+//! An encoded variant is a separate object in the store: content without a head, under the key of its object,
+//! followed by the coding and the sequence number of exactly that object ([`Object::sequence`]). It is looked
+//! up after its object, with the sequence number found there. So everything that hides the object (a purge, a
+//! ban, a newer answer, cookies) hides the variant, and a newer head applies to the variant, too. A variant
+//! whose object is gone expires or is evicted like any object. For content that does not shrink, or cannot be
+//! decoded, a variant without content is stored, so that the attempt is not repeated.
 //!
-//! *Bounds:* three variants an object, or the decoded one; those of the pool; a core asks for the same
-//! variant at most once a second; a request waits for decoded content at most [`DECODE_WAIT_MAX`], and then
+//! *Bounds:* three variants per object, or the decoded one; those of the pool; a core asks for the same
+//! variant at most once per second; a request waits for decoded content at most [`DECODE_WAIT_MAX`], and then
 //! gets the content as stored.
 
 use std::time::Duration;
@@ -52,8 +52,7 @@ use crate::{
     request::{Request, key},
 };
 
-/// Maximum wait of a request for decoded content: the thread may be busy with other content, and has a low
-/// priority.
+/// Maximum wait of a request for decoded content: the coding thread may be busy, and has a low priority.
 const DECODE_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// Representation of an object that answers a request.
@@ -62,14 +61,14 @@ pub(crate) enum Representation<'t> {
     Stored,
     /// An encoded variant.
     Coded(Object<'t>, Coding),
-    /// A decoded variant that is missing, and without which the client cannot be answered.
+    /// A decoded variant that is missing but required to answer the client.
     ToBeDecoded,
-    /// The variant that the client already has by its `If-None-Match`: 304.
+    /// The client already has this variant according to its `If-None-Match`: 304.
     Had(Coding),
 }
 
-/// Turns an object's key into that of its encoded variant. Returns the variant's hash, which has the same
-/// owner as the object.
+/// Changes an object's key into the key of its encoded variant. Returns the variant's hash, which has the
+/// same owner as the object.
 pub(crate) fn place(
     key: &mut Vec<u8>,
     object: Hash,
@@ -99,8 +98,9 @@ pub(crate) fn is_decodable(core: &Core, object: &Object<'_>, meta: &StoredMeta) 
         && object.tail().is_empty()
 }
 
-/// Returns whether a client must get decoded content that its origin sent encoded. A client that accepts only
-/// codings that are unavailable, or wants the origin's representation, gets the content as stored.
+/// Returns whether a client must get decoded content although the origin sent it encoded. A client that
+/// accepts only codings that are unavailable, or demands the origin's representation, gets the content as
+/// stored.
 #[inline]
 pub(crate) fn wants_decoded(headers: &Headers<'_, '_>, sent: Coding) -> bool {
     let accepted = AcceptedCodings::of(headers);
@@ -133,8 +133,8 @@ fn wanted(
     accepted: &AcceptedCodings,
 ) -> VariantRequest {
     if headers.has(KnownHeader::Range) {
-        // Stored content can be read from any offset, so a range is one of that content unless the client has
-        // a part of an encoded variant.
+        // Stored content can be read from any offset, so a range applies to the stored content unless the
+        // client has a part of an encoded variant.
         let of_part = etag.and_then(|etag| policy::coding_of_part(headers, &etag));
         return match of_part.filter(|coding| accepted.accepts(*coding)) {
             None | Some(Coding::AsSent) => VariantRequest::Plain,
@@ -147,7 +147,7 @@ fn wanted(
     }
 }
 
-/// Chooses the representation of an object that may be encoded or decoded. `key` is the object's, and
+/// Chooses the representation of an object that may be encoded or decoded. `key` is the object's key, and
 /// unchanged on return; `stored_head` is the object's head if the request has conditions.
 #[inline(never)]
 pub(crate) fn choose<'t>(
@@ -225,7 +225,7 @@ fn choose_decoded<'t>(
         return Representation::Had(Coding::Decoded);
     }
     let is_wanted = wants_decoded(headers, meta.coding);
-    // A client that accepts both may have a part of the decoded variant, and want another part.
+    // A client that accepts both may have a part of the decoded variant and request another part.
     let is_part = || {
         let of_part = etag().and_then(|etag| policy::coding_of_part(headers, &etag));
         headers.has(KnownHeader::Range) && of_part == Some(Coding::Decoded) && accepts(Coding::Decoded)
@@ -244,7 +244,7 @@ fn choose_decoded<'t>(
     }
 }
 
-/// Returns the coding in a variant's metadata; the record of content that does not shrink has none.
+/// Returns the coding in a variant's metadata; `None` for the placeholder of content that does not shrink.
 fn coding_of(twin: &Object<'_>) -> Option<Coding> {
     StoredMeta::unpack(&twin.meta()).map(|meta| meta.coding)
 }
@@ -309,8 +309,8 @@ pub(crate) async fn decode(request: &Request) -> bool {
     timeout(DECODE_WAIT_MAX, told).await == Ok(Ok(DecodeReply::LookAgain))
 }
 
-/// Makes an encoded variant, or reads it from the file, unless that is already under way; replies to the
-/// waiting request. Runs on the owner's core.
+/// Makes an encoded variant, or reads it from the file, unless one of these is already in progress; replies
+/// to the waiting request. Runs on the owner's core.
 pub(crate) fn begin(core: &Core, ToCode { hash, key, coding, reply }: ToCode) {
     let Some(coders) = &core.coders else { return };
     let shard = core.shard.borrow();

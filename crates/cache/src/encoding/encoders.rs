@@ -1,7 +1,7 @@
-//! Encoding of content: the libraries' encoders, each at one level.
+//! Encoding of content: the libraries' encoders, each at a fixed level.
 //!
-//! The levels are those at which a millisecond more would save little: a result is made once, kept, and sent
-//! many times, by one low-priority thread (`docs/decisions/035-codings.md` has the figures). Another level or
+//! At these levels one more millisecond would save few bytes. A result is made once, kept, and sent many
+//! times, by one low-priority thread (`docs/decisions/035-codings.md` has the figures). Another level or
 //! library produces other bytes, and needs another suffix for entity tags ([`Coding::tag_suffix`]).
 
 use std::io::Write as _;
@@ -11,29 +11,30 @@ use flate2::{Compression, write::GzEncoder};
 
 use crate::coding::Coding;
 
-/// Level of zlib, of nine.
+/// Compression level of zlib, whose maximum is 9.
 const GZIP_LEVEL: u32 = 6;
-/// Quality of Brotli, of twelve: from this level on it searches for matches like zlib's best.
+/// Quality of Brotli, from 0 to 11; from 5 on, its search for matches is comparable to zlib's best level.
 const BROTLI_QUALITY: i32 = 5;
-/// Bits of Brotli's window: 4 MiB, enough for all but the longest content.
+/// Window of Brotli, in bits: 4 MiB, enough for all but the longest content.
 const BROTLI_WINDOW_BITS: i32 = 22;
-/// Level of Zstandard, of twenty-two. Its window at this level is 2 MiB, below the 8 MiB that clients must
-/// support (RFC 9659).
+/// Compression level of Zstandard, whose maximum is 22. Its window at this level is 2 MiB, below the 8 MiB
+/// that clients must support (RFC 9659).
 const ZSTD_LEVEL: i32 = 6;
 
-/// Minimum saving that makes an encoding worthwhile: a twentieth of the content, and more than the added
-/// fields cost.
+/// Minimum saving that makes an encoding worthwhile: a twentieth of the content, and at least 64 bytes, more
+/// than the added fields cost.
 const SHRINKS_BY_AT_LEAST: usize = 20;
 const SHRINKS_BYTES_MIN: usize = 64;
 
-/// Encodes content; returns `None` if it does not shrink by a twentieth and 64 bytes.
+/// Encodes content; returns `None` if it does not shrink by at least a twentieth and at least 64 bytes.
 pub(crate) fn encoded(coding: Coding, content: &[u8]) -> Option<Vec<u8>> {
     let coded = encode(coding, content)?;
     let least = (content.len() / SHRINKS_BY_AT_LEAST).max(SHRINKS_BYTES_MIN);
     (coded.len() + least <= content.len()).then_some(coded)
 }
 
-/// Encodes content; returns `None` if the encoder fails, which does not happen as it writes to memory only.
+/// Encodes content; returns `None` if the encoder fails, which cannot happen because it writes to memory
+/// only.
 pub(crate) fn encode(coding: Coding, content: &[u8]) -> Option<Vec<u8>> {
     match coding {
         Coding::AsSent | Coding::Decoded => None,

@@ -5,16 +5,17 @@
 pub enum Form {
     /// HTML, for people in a browser.
     Html,
-    /// Plain text, for people in a terminal; also if the request does not say.
+    /// Plain text, for people in a terminal; also used if the request names no form.
     Plain,
     /// JSON, for programs.
     Json,
-    /// JSON under the media type of RFC 9457, for clients that name it.
+    /// JSON under the media type of RFC 9457, for clients that accept it explicitly.
     ProblemJson,
 }
 
 impl Form {
-    /// Every form, the preferred first where a request gives several the same weight *and names them*.
+    /// All forms, in order of preference. The order decides if a request names several forms with the same
+    /// weight.
     pub const ALL: [Form; 4] = [Form::Html, Form::ProblemJson, Form::Json, Form::Plain];
 
     /// Returns the value of `Content-Type`.
@@ -39,8 +40,8 @@ impl Form {
 
 /// Chooses the form by the value of `Accept`: the highest weight wins, then the more specific range, then the
 /// order of [`Form::ALL`]. Without `Accept`, with only `*/*` (curl), or without an available form, the page
-/// is plain text: an error in an unwanted form helps more than 406 without words (RFC 9110 §15.5.7 permits
-/// it).
+/// is plain text: an error in an unwanted form is more useful than a 406 without text (RFC 9110 §15.5.7
+/// permits this).
 pub(super) fn choose(accept: Option<&[u8]>) -> Form {
     let Some(accept) = accept else { return Form::Plain };
     let mut best = (0u16, 0u8, Form::Plain);

@@ -1,4 +1,4 @@
-//! Error pages: what failed, on whose side, what to do, and the number of the request, for people (HTML,
+//! Error pages: what failed, on which side, what to do, and the number of the request, for people (HTML,
 //! plain text) and programs (JSON, RFC 9457).
 //!
 //! ```text
@@ -130,7 +130,8 @@ fn side_in_words(side: Side) -> &'static str {
     }
 }
 
-/// Returns the three stations of a request, each with its state.
+/// Returns the three stations that a request passes (the request itself, this accelerator, the website's
+/// server), each with its state.
 fn stations(side: Side) -> [(&'static str, &'static str, &'static str); 3] {
     const ARRIVED: (&str, &str) = ("well", "arrived");
     const WELL: (&str, &str) = ("well", "works");
@@ -222,9 +223,9 @@ fn plain(out: &mut String, fault: &Fault, words: &Words, request_id: &str) {
     out.push('\n');
 }
 
-/// Writes a problem document (RFC 9457 §3), with members of our own: `code`, `side`, `rule`, `advice`,
-/// `operator_advice`, `request_id`. `type` is left out: it means `about:blank`, and then `title` should be
-/// the status's phrase (§4.2.1).
+/// Writes a problem document (RFC 9457 §3) with extension members: `code`, `side`, `rule`, `advice`,
+/// `operator_advice`, `request_id`. `type` is omitted: it then means `about:blank`, and `title` should be the
+/// status's phrase (§4.2.1).
 fn json(out: &mut String, fault: &Fault, words: &Words, request_id: &str) {
     out.push_str("{\"status\":");
     out.push_str(itoa::Buffer::new().format(words.status));

@@ -51,7 +51,7 @@ fn words_are_calm_and_codes_are_unique() {
             assert!(!part.contains('!') && !part.contains("  ") && !part.contains('\n'), "{part}");
         }
         // RFC 9110 §15.5, §15.6: 4xx is the client's fault. The exceptions are the 504 for `only-if-cached`
-        // (RFC 9111 §5.2.1.7) and the two refusals that exist only as 5xx.
+        // (RFC 9111 §5.2.1.7) and two refusals for which only a 5xx status exists.
         match words.side {
             Side::Website => assert!(matches!(words.status, 502 | 504)),
             Side::Accelerator => assert!(matches!(words.status, 503 | 508)),
@@ -72,7 +72,7 @@ fn statuses_bring_the_headers_that_they_must() {
     }
 }
 
-/// Every rule of the parsers is displayed as a phrase with the section of its RFC.
+/// Every rule of the parsers is displayed as a phrase, with the section of its RFC.
 #[test]
 fn every_rule_of_the_parsers_has_words_and_a_status() {
     for &rule in HeadRule::ALL {

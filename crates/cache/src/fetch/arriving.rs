@@ -1,14 +1,13 @@
-//! An arriving answer of an origin: the storage of its bytes, and the readers that share them meanwhile.
+//! Reception of an origin's answer: its bytes are stored or passed on, and clients read them as they arrive.
 //!
 //! ```text
 //!  AnswerHead ─▶ judge ─▶ Sink::Stored   into the segment that keeps it, read from there by all
 //!                      Sink::Large    through a window of chunks to the client that asked, and to the file in parts
 //!                      Sink::Passing  through a window of chunks to the client that asked
 //! ```
-//! Where the data is: bytes to be stored go from the origin's socket into their segment; other bytes go
-//! through a bounded window of chunks on the heap
-//! ([`PASSING_CHUNKS_MAX`](crate::body::growing::PASSING_CHUNKS_MAX) of them for each answer). An answer that
-//! is not stored is given up once no client reads it.
+//! *Memory:* bytes to be stored go from the origin's socket into their segment; other bytes go through a
+//! bounded window of chunks on the heap ([`PASSING_CHUNKS_MAX`](crate::body::growing::PASSING_CHUNKS_MAX) of
+//! them for each answer). An answer that is not stored is given up once no client reads it.
 
 use std::sync::Arc;
 
@@ -45,14 +44,15 @@ use crate::{
 enum Sink {
     /// The store.
     Stored(Box<ObjectWriter>),
-    /// A window of chunks, for the clients that read the body now.
+    /// A bounded window of chunks, for the clients that are reading the body.
     Passing(Arc<Window>),
-    /// A window of chunks for the clients, and parts on the file.
+    /// A bounded window of chunks for the clients that are reading the body, which is also written to the
+    /// store's file in parts.
     Large(Box<Large>, Arc<Window>),
 }
 
-/// Receives an answer to a fetch: decides where it goes, replies to the request and to those that wait, and
-/// moves the body there.
+/// Receives the answer to a fetch: decides whether it is stored, replies to the waiting requests, and moves
+/// the body to its target.
 pub(crate) async fn receive(request: &Request, mut arrived: Box<AnswerHead>, reply: Reply, entry: Entry) {
     let growing = Arc::new(GrowingState::new(lasts(&mut arrived)));
     let begun = with_core_of(request, |core| begin(core, request, &mut arrived, &entry));
@@ -65,8 +65,8 @@ pub(crate) async fn receive(request: &Request, mut arrived: Box<AnswerHead>, rep
     let shared = SharedAnswer { response, growing: Arc::clone(&growing), first: Arc::clone(&first) };
     let leader = SharedAnswer { response: own, ..shared.clone() }.join(false);
     if matches!(sink, Sink::Stored(_)) && !may_be_shared {
-        // No waiting request, and none that arrives meanwhile, may use this answer: each asks the origin, all
-        // at once and not in turn.
+        // Neither the waiting requests nor later ones may share this answer: each of them asks the origin,
+        // all in parallel.
         if entry.go_alone() {
             with_core(|core| {
                 core.count(Counter::WaitsInVain);
@@ -76,16 +76,15 @@ pub(crate) async fn receive(request: &Request, mut arrived: Box<AnswerHead>, rep
     } else if matches!(sink, Sink::Stored(_)) {
         entry.announce(&shared);
     } else if matches!(sink, Sink::Large(..)) {
-        // Only the leader may read this answer. Each of the waiting clients asks the origin, all at once and
-        // not in turn.
+        // Only the leader may read this answer. The waiting clients ask the origin, all in parallel.
         entry.go_alone();
     } else {
         entry.end(|| FetchOutcome::Alone);
     }
     drop(shared);
     if matches!(sink, Sink::Passing(_)) && !arrived.is_complete() {
-        // The answer goes at the pace of its reader and is not stored, so it must not delay exchanges for the
-        // store.
+        // The answer is delivered at its reader's pace and is not stored: its exchange moves to the lasting
+        // ones if there is room, and does not delay fetches for the store.
         arrived.count_as_lasting();
     }
     answer(reply, leader);
@@ -95,8 +94,8 @@ pub(crate) async fn receive(request: &Request, mut arrived: Box<AnswerHead>, rep
     }
 }
 
-/// Marks an object that is too large to store as hit-for-miss, so that requests pass side by side. With a
-/// file there is no mark, because the file may accept the object next time.
+/// Marks an object that is too large to store as hit-for-miss, so that requests for it are passed in
+/// parallel. With a file there is no mark, because the file may accept the object next time.
 fn note_refusal(core: &Core, request: &Request, refused: InsertRefusal, bans: u64) {
     if refused == InsertRefusal::TooLarge && core.file.is_none() {
         hit_for_miss::leave(
@@ -118,7 +117,7 @@ struct AnswerTarget {
     own: Arc<Response>,
     sink: Sink,
     first: Arc<Chunk>,
-    /// Hash and key under which the complete answer is compared with the previous visitor's.
+    /// Hash and key under which the complete answer is compared with the one that the previous visitor got.
     compared: Option<(Hash, Vec<u8>)>,
 }
 
@@ -263,8 +262,8 @@ fn new_object<'o>(
     }
 }
 
-/// Returns whether an answer is an event stream, which lasts for as long as its client wants; it may then be
-/// silent for as long as a WebSocket.
+/// Returns whether an answer is an event stream, which lasts until its client leaves. Allows an event stream
+/// to be silent for as long as a WebSocket.
 fn lasts(arrived: &mut AnswerHead) -> bool {
     let is_event_stream = arrived.is_event_stream();
     if is_event_stream {
@@ -307,7 +306,7 @@ pub(crate) fn pass(mut arrived: Box<AnswerHead>, length: Option<u64>) -> Content
     if arrived.is_complete() {
         complete(None, &growing, Sink::Passing(window), arrived, || ());
     } else {
-        // An error of this read occurs again in the task that reads on.
+        // If this read fails, the task that reads the rest gets the same error.
         arrived.count_as_lasting();
         tokio::spawn(pump(arrived, Sink::Passing(window), first, growing, None));
     }
@@ -330,7 +329,7 @@ async fn pump(
             if arrived.is_complete() {
                 break Ok(());
             }
-            // Boxed: only large bodies need it, and it would make every fetch larger.
+            // Boxed, because only large bodies need this future, and unboxed it would enlarge every fetch.
             let next = Box::pin(more_space(&mut sink, request, entry.as_ref())).await;
             chunk.append(Arc::clone(&next));
             chunk = next;
@@ -350,7 +349,7 @@ async fn pump(
             Ok(BodyRead::Bytes(bytes)) => bytes,
             Ok(BodyRead::End) => break Ok(()),
             Err(error) => {
-                // Boxed, because it is rare.
+                // Boxed, because a peer rarely breaks off, and the future would enlarge every fetch.
                 match Box::pin(rest(request, &mut arrived, came, &error)).await {
                     Some(going_on) => arrived = going_on,
                     None => break Err(error),
@@ -437,7 +436,7 @@ fn broken(error: &OriginError, sink: Sink, entry: Option<&Entry>, growing: &Grow
     growing.finish(End::Broken, &[]);
 }
 
-/// Creates the first chunk of a body that is not stored, as large as it needs to be.
+/// Creates the first chunk of a body that is not stored, sized by the body's length if that is known.
 fn passing_chunk(window: &Arc<Window>, length: Option<u64>) -> Arc<Chunk> {
     match length {
         Some(0) => Chunk::empty(),
@@ -450,8 +449,8 @@ fn passing_bytes(left: u64) -> usize {
     left.min(PASSING_CHUNK_BYTES as u64) as usize
 }
 
-/// Reserves room in the store, and returns the sink with its first chunk; on the file alone if the object is
-/// too large for memory.
+/// Reserves room in the store, and returns the sink with its first chunk. An object that is too large for
+/// memory gets room on the file only.
 fn reserve(
     core: &Core,
     response: &Response,
@@ -485,8 +484,8 @@ fn reserve(
     }
 }
 
-/// Returns the next chunk. A body that outgrows the store goes on through a window, for the clients that read
-/// it now.
+/// Returns the next chunk. A body that outgrows the store continues through a window, for the clients that
+/// are reading it.
 async fn more_space(sink: &mut Sink, request: Option<&Request>, entry: Option<&Entry>) -> Arc<Chunk> {
     if let Sink::Stored(filling) = sink {
         let more = with_core(|core| filling.extend(&mut core.shard_mut()));
@@ -544,7 +543,8 @@ fn complete(
             }
         });
     }
-    // The object is stored before the fetch leaves the table: a request in between finds one of the two.
+    // The object is stored before the fetch leaves the table: a request that arrives in between finds one or
+    // the other.
     if let Some(entry) = entry {
         entry.end(|| FetchOutcome::Again);
     }

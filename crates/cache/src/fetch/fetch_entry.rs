@@ -1,14 +1,14 @@
-//! Entry of a fetch in the table of its core, held by the task that fetches.
+//! Entry of a fetch in its core's in-flight table, held by the task that fetches.
 
 use crate::{
     core::{Core, with_core},
     fetch::in_flight::{FetchOutcome, Number, SharedAnswer, answer},
 };
 
-/// Entry of a fetch in the in-flight table; it is removed however the fetch ends.
+/// Entry of a fetch in the in-flight table. Dropping it removes the fetch from the table.
 pub(crate) struct Entry {
     number: Number,
-    /// Number of the youngest purge known when the fetch began.
+    /// Number of the latest purge that was known when the fetch began.
     bans: u64,
 }
 
@@ -17,7 +17,7 @@ impl Entry {
         Self { number, bans: core.invalidations.fetch_begins() }
     }
 
-    /// Returns the number of the youngest purge that was known when the fetch began: the answer is newer than
+    /// Returns the number of the latest purge that was known when the fetch began: the answer is newer than
     /// that purge.
     pub(crate) fn bans(&self) -> u64 {
         self.bans
@@ -38,8 +38,8 @@ impl Entry {
         core.in_flight.borrow().is_waited_for(self.number)
     }
 
-    /// Keeps the body for the client for which the fetch began: each waiting request asks the origin itself.
-    /// Returns whether there were any.
+    /// Reserves the body for the client for which the fetch began, and tells the waiting requests to ask the
+    /// origin themselves. Returns whether any request was waiting.
     pub(crate) fn go_alone(&self) -> bool {
         let waited = with_core(|core| core.in_flight.borrow_mut().go_alone(self.number));
         let has_waited = !waited.is_empty();

@@ -1,5 +1,5 @@
 //! Hit-for-miss: notes that the answers of an address are not stored. A request that finds a note is passed
-//! at once, side by side with all others, with its own conditions and ranges, and does not wait for a fetch
+//! at once, in parallel with all others, with its own conditions and ranges, and does not wait for a fetch
 //! that would be of no use to it.
 //!
 //! A note is a store record without a body. Its head is the reason. Its key consists of the address and of
@@ -35,15 +35,15 @@ use crate::{
 
 /// Seconds for which a note holds.
 const NOTE_S: u32 = 60;
-/// Seconds for which a note is still known after it has fallen due: the next request fetches for the store
-/// again, but no other request waits for that. Otherwise all 50 clients of a private page would wait once a
+/// Seconds for which an expired note is still remembered: the next request fetches for the store again, but
+/// no other request waits for that fetch. Otherwise all 50 clients of a private page would wait once a
 /// minute.
 const DUE_S: u32 = 60;
 
 /// Prefix of the head of a note that holds the names in `Vary`; no reason begins with it.
 const VARIES: &[u8] = b"vary:";
 
-/// Sign by which a request identifies its visitor.
+/// Part of a request that identifies its visitor: a cookie, credentials or a client certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum VisitorSigns {
     Nothing = 0,
@@ -78,8 +78,8 @@ impl VisitorSigns {
 
 /// Returns whether a reason also holds for the next request, and is not a failure of the origin.
 pub(crate) fn is_lasting(why: Why, status: u16) -> bool {
-    // An answer that sets a cookie is its visitor's alone, whatever its status below 500. Other errors leave
-    // no note: while an origin fails, one request at a time is enough.
+    // An answer that sets a cookie is private to its visitor, whatever its status below 500. Other errors
+    // leave no note: while an origin fails, one request at a time is enough.
     let is_failure = if why == Why::SetCookie { status >= 500 } else { status >= 400 };
     !is_failure
         && matches!(
@@ -100,9 +100,9 @@ pub(crate) fn is_lasting(why: Why, status: u16) -> bool {
         )
 }
 
-/// Leaves a note for requests like this one. `bans` is the number of the youngest purge that was known when
-/// the fetch began. `varies` has the names in the answer's `Vary`, and the request's fields. Runs on the
-/// owner's core.
+/// Leaves a note for requests like this one. `bans` is the number of the latest purge that was known when the
+/// fetch began. `varies` has the names in the answer's `Vary`, and the request's fields. Runs on the owner's
+/// core.
 pub(crate) fn leave(
     core: &Core,
     primary: &[u8],
@@ -177,9 +177,9 @@ fn insert(core: &Core, hash: Hash, key: &[u8], head: &[u8], now_s: u64, bans: u6
 pub(crate) struct Note {
     /// Reason why the answers are not stored.
     pub(crate) reason: &'static str,
-    /// True once the note has fallen due: the next request checks whether it still applies.
+    /// True once the note has expired: the next request checks whether its reason still applies.
     pub(crate) is_due: bool,
-    /// Time at which the note falls due.
+    /// Time at which the note expires.
     pub(crate) until_s: u64,
 }
 
@@ -202,7 +202,7 @@ pub(crate) fn of(
         .filter(|note| note.reason != Why::Expired.name())
 }
 
-/// Does the same as [`of`] for explanations. Runs on the owner's core.
+/// Returns a note as [`of`] does, for `explain`. Runs on the owner's core.
 pub(crate) fn peek(
     core: &Core,
     shard: &Shard,
@@ -239,7 +239,7 @@ fn find<'o>(
 /// Head of a note: the reason, or the names in `Vary`.
 type Says = SmallVec<[u8; 1024]>;
 
-/// Returns the head of a note and the time at which it falls due; `None` if the note no longer holds.
+/// Returns the head of a note and the time at which it expires; `None` if the note no longer holds.
 fn read(core: &Core, note: &Object<'_>, hashes: (Hash, Hash), now_s: u64) -> Option<(Says, u64)> {
     let mut meta = StoredMeta::unpack(&note.meta())?;
     if core.invalidations.judge(note, &mut meta, hashes, None, now_s) == Verdict::Hard {

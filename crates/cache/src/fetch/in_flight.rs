@@ -14,17 +14,17 @@ use crate::{
     request::Request,
 };
 
-/// Fetches under way on one core; a further request is passed through.
+/// Maximum number of fetches under way on one core; further requests are passed through.
 const FETCHES_MAX: usize = 10_000;
 
 /// Request of a core to the owner of a key.
 pub(crate) struct FetchRequest {
     pub(crate) request: Arc<Request>,
     /// True if a stored answer must not be used (RFC 9111 §5.2.1.4).
-    pub(crate) anew: bool,
-    /// True if the last answer was not storable, so that the next will hardly be: no other request waits for
-    /// this fetch.
-    pub(crate) alone: bool,
+    pub(crate) bypass_stored: bool,
+    /// True if the last answer was not storable, so the next one is unlikely to be: no other request waits
+    /// for this fetch.
+    pub(crate) no_collapse: bool,
     pub(crate) reply: Reply,
 }
 
@@ -68,7 +68,8 @@ pub(crate) enum FetchOutcome {
     Failed(OriginError),
 }
 
-/// Sends the outcome to a waiting request. If its client has gone, the outcome is dropped, which is no error.
+/// Sends the outcome to a waiting request. If its client has gone, the outcome is dropped, which is not an
+/// error.
 pub(crate) fn answer(reply: Reply, start: FetchOutcome) {
     let _ = reply.send(FetchReply::Outcome(start));
 }
@@ -83,8 +84,8 @@ pub(crate) fn tell_interim(reply: &mut Reply, head: Vec<u8>) {
 struct FetchEntry {
     /// The request that began the fetch; purges match the part of its key that all variants share.
     request: Arc<Request>,
-    /// True if only the client that asked first gets this response body: it is being stored in parts, or will
-    /// hardly be stored. Other clients find the object when it is complete.
+    /// True if only the client that asked first gets this response body: the body is being stored in parts,
+    /// or is unlikely to be storable. Other clients find the object when it is complete.
     is_alone: bool,
     /// True while a peer is asked for the object; that peer might ask this accelerator for the same object.
     asks_peer: bool,
@@ -113,7 +114,8 @@ impl SharedAnswer {
     }
 }
 
-/// Number of a fetch; after a purge there may be another fetch under the same hash.
+/// Identity of a fetch. The hash alone is not enough: after a purge another fetch may begin under the same
+/// hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Number {
     hash: Hash,
@@ -157,8 +159,8 @@ impl InFlight {
         // The two accelerators would wait for each other.
         let is_circle = under_way.asks_peer && want.request.is_of_peer;
         if under_way.is_alone || !may_join || is_circle || under_way.request.key != want.request.key {
-            // The object is being written to the file, and can be read once that is done; or it will hardly
-            // be stored; or two keys have the same 64-bit hash, and asking alone is right for that too.
+            // The object is being written to the file, and can be read once that is done; or it is unlikely
+            // to be storable; or two keys have the same 64-bit hash, and asking alone is right for that too.
             return Place::Alone(want);
         }
         let is_purged =
@@ -185,13 +187,13 @@ impl InFlight {
     }
 
     /// Enters a new fetch; the table has no entry for the hash of its key yet.
-    pub(crate) fn begin(&mut self, FetchRequest { request, alone, .. }: &FetchRequest) -> Number {
+    pub(crate) fn begin(&mut self, FetchRequest { request, no_collapse, .. }: &FetchRequest) -> Number {
         let number = self.begun;
         self.begun += 1;
         let under_way = FetchEntry {
             request: Arc::clone(request),
             waiting: Vec::new(),
-            is_alone: *alone,
+            is_alone: *no_collapse,
             asks_peer: false,
             started: None,
             number,
@@ -257,7 +259,7 @@ impl InFlight {
     /// again. A client that already reads a response goes on, and so does the client for which the fetch
     /// began: they asked before the purge. Returns whether there was such a fetch.
     pub(crate) fn forget(&mut self, primary: &[u8]) -> bool {
-        // A fetch of a variant has another hash than the URL; few fetches are under way at once.
+        // A variant's key has another hash than the URL's, so all fetches are searched; there are only a few.
         let forgotten: Vec<_> =
             self.fetches.extract_if(|_, under_way| under_way.request.primary() == primary).collect();
         let any = !forgotten.is_empty();
@@ -289,7 +291,7 @@ mod tests {
         site::SiteTable,
     };
 
-    fn want(alone: bool) -> (FetchRequest, oneshot::Receiver<FetchReply>) {
+    fn want(no_collapse: bool) -> (FetchRequest, oneshot::Receiver<FetchReply>) {
         let mut slots = HeaderSlots::new();
         let bytes = b"GET /page HTTP/1.1\r\nHost: a\r\n\r\n";
         let Ok(Progress::Complete((head, head_bytes))) =
@@ -312,15 +314,15 @@ mod tests {
             &in_force,
         );
         let (reply, answered) = oneshot::channel();
-        (FetchRequest { request: Arc::new(request), anew: false, alone, reply }, answered)
+        (FetchRequest { request: Arc::new(request), bypass_stored: false, no_collapse, reply }, answered)
     }
 
     #[test]
     fn nobody_waits_for_what_will_hardly_be_stored() {
-        for (alone, waits) in [(false, true), (true, false)] {
+        for (no_collapse, waits) in [(false, true), (true, false)] {
             let mut table = InFlight::default();
-            let number = table.begin(&want(alone).0);
-            let (second, mut answered) = want(alone);
+            let number = table.begin(&want(no_collapse).0);
+            let (second, mut answered) = want(no_collapse);
             assert_eq!(matches!(table.join(second, true, 0, |_, _| true), Place::Joined), waits);
             // A waiting request has no answer yet; another has been given back to ask alone.
             assert_eq!(matches!(answered.try_recv(), Err(oneshot::error::TryRecvError::Empty)), waits);

@@ -27,7 +27,7 @@ use crate::{
     tags::{self, TooMany},
 };
 
-/// Key and lifetime in the store of an answer.
+/// Key and lifetime with which an answer is stored.
 pub(crate) struct StorePlan {
     pub(crate) hash: Hash,
     pub(crate) key: Vec<u8>,
@@ -69,7 +69,7 @@ pub(crate) fn times(requested_ms: u64) -> Times {
     Times { request_s: requested_ms / 1000, response_s: clock::unix_s() }
 }
 
-/// Returns the facts of a fetch, which is a GET whatever request it is made for.
+/// Returns the request's facts as those of a fetch, which is always a GET.
 pub(crate) fn asked(core: &Core, request: &Request) -> RequestFacts {
     RequestFacts { method: Method::Get, ..core.facts_of(request) }
 }
@@ -87,7 +87,7 @@ fn rules(core: &Core, site: SiteId) -> StoreRules {
 }
 
 /// *backend_response*: decides whether the answer to a fetch is stored, and builds the head to keep. `bans`
-/// is the number of the youngest purge that was known when the fetch began.
+/// is the number of the latest purge that was known when the fetch began.
 pub(crate) fn judge(core: &Core, request: &Request, answer: &AnswerHead, bans: u64) -> Judgement {
     let times = times(answer.requested_ms);
     let length = length_of(answer.framing);
@@ -329,8 +329,8 @@ fn names_certificate(core: &Core, facts: &ResponseFacts) -> bool {
 
 /// Returns the answer to a POST as a storable answer to GET, and the time until which it is kept, if the
 /// answer states that it is what GET would get from the same address, and for how long (RFC 9110 §9.3.3). An
-/// answer that varies is left to GET. `bans` is the number of the youngest purge that was known when the
-/// request was sent.
+/// answer with `Vary` is not stored this way. `bans` is the number of the latest purge that was known when
+/// the request was sent.
 pub(crate) fn as_get(
     core: &Core,
     request: &Request,
@@ -352,7 +352,7 @@ pub(crate) fn as_get(
     let (freshness, tags) = storable(core, request.site, &asked, head, &facts, times).ok()?;
     let is_plain = head.status == 200 && facts.vary.as_ref().is_ok_and(Vary::is_empty);
     let is_said = freshness.source.is_explicit() && freshness.ttl_s() > 0;
-    // A cookie set by the answer to a POST makes the answer its client's alone, even if the site removes
+    // A cookie set by the answer to a POST makes the answer private to its client, even if the site removes
     // `Set-Cookie`.
     let is_for_one = facts.sets_cookie && core.config.cookies != CookieRule::Rfc;
     let length = length_of(answer.framing);
@@ -500,7 +500,7 @@ const NO_FRESHNESS: Freshness = Freshness {
     said_for_all: false,
 };
 
-/// Returns the time until which an answer is kept, in the store's time.
+/// Returns the time until which an answer is kept, as the store's 32-bit seconds.
 pub(crate) fn kept_until_s(core: &Core, freshness: &Freshness, times: Times) -> u32 {
     store_s(freshness.kept_until_s(times.response_s, store_s(core.config.keep.as_secs())))
 }

@@ -54,16 +54,16 @@ use crate::{
     request::{OriginNeed, Request},
 };
 
-/// Asks the owner of the request's key for the object. With `alone`, the fetch is for this client only,
-/// because the answer will hardly be stored. Returns `None` if the client is gone.
+/// Asks the owner of the request's key for the object. With `no_collapse`, the fetch is for this client only,
+/// because the answer is unlikely to be storable. Returns `None` if the client is gone.
 pub(crate) async fn ask(
     request: &Arc<Request>,
-    anew: bool,
-    alone: bool,
+    bypass_stored: bool,
+    no_collapse: bool,
     client: &mut impl Downstream,
 ) -> Option<FetchOutcome> {
     let (reply, mut said) = oneshot::channel();
-    let want = FetchRequest { request: Arc::clone(request), anew, alone, reply };
+    let want = FetchRequest { request: Arc::clone(request), bypass_stored, no_collapse, reply };
     let sent = with_core(|core| {
         let owner = core.store.owner(request.hash);
         if owner == core.index {
@@ -104,7 +104,7 @@ pub(crate) fn begin(core: &Core, want: FetchRequest) {
     let core = &*core.of_request(&want.request);
     let mut in_flight = core.in_flight.borrow_mut();
     let is_in_vain = core.vain.has(want.request.hash, clock::monotonic_ms());
-    let want = FetchRequest { alone: want.alone || is_in_vain, ..want };
+    let want = FetchRequest { no_collapse: want.no_collapse || is_in_vain, ..want };
     let is_still_good = |request: &Request, response: &Response| core.is_still_good(response, request);
     // Without a valid cluster lease this instance may not know of a purge made before the request, so the
     // request does not join an older fetch.
@@ -118,7 +118,7 @@ pub(crate) fn begin(core: &Core, want: FetchRequest) {
         }
         Place::Vacant(want) => want,
     };
-    let known = match OwnerReply::of(core, &want.request, want.anew) {
+    let known = match OwnerReply::of(core, &want.request, want.bypass_stored) {
         OwnerReply::Usable => return answer(want.reply, FetchOutcome::Again),
         OwnerReply::Known(known) => Some(known),
         OwnerReply::Nothing => None,
@@ -129,7 +129,7 @@ pub(crate) fn begin(core: &Core, want: FetchRequest) {
     let asking = PeerQuery::of(core, &want);
     in_flight.asks_peer(number, asking.is_some());
     drop(in_flight);
-    let is_looked_for = !want.anew && known.is_none();
+    let is_looked_for = !want.bypass_stored && known.is_none();
     let cold = is_looked_for.then(|| core.shard_mut().find_on_file(want.request.hash, core.store_now_s()));
     match cold.flatten() {
         Some(cold) => tokio::spawn(load(want, entry, cold, asking)),
@@ -152,7 +152,7 @@ pub(crate) fn refresh(core: &Core, request: Arc<Request>) {
 /// Begins a fetch that no request waits for yet.
 pub(crate) fn prefetch(core: &Core, request: Arc<Request>) {
     let (reply, _) = oneshot::channel();
-    let want = FetchRequest { request, anew: false, alone: false, reply };
+    let want = FetchRequest { request, bypass_stored: false, no_collapse: false, reply };
     let owner = core.store.owner(want.request.hash);
     if owner == core.index {
         begin(core, want);
@@ -166,7 +166,7 @@ pub(crate) fn prefetch(core: &Core, request: Arc<Request>) {
 /// stale, the origin is asked.
 async fn load(want: FetchRequest, entry: Entry, cold: FileRecord, asking: Option<PeerQuery>) {
     cold::restore(want.request.hash, &want.request.key, cold).await;
-    match with_core_of(&want.request, |core| OwnerReply::of(core, &want.request, want.anew)) {
+    match with_core_of(&want.request, |core| OwnerReply::of(core, &want.request, want.bypass_stored)) {
         OwnerReply::Usable => {
             entry.end(|| FetchOutcome::Again);
             answer(want.reply, FetchOutcome::Again);
@@ -176,8 +176,8 @@ async fn load(want: FetchRequest, entry: Entry, cold: FileRecord, asking: Option
     }
 }
 
-/// Fetches an object from a peer or the origin. Sending the request already comes after the hits, as
-/// everything that is not a hit; processing the answer waits for its turn again.
+/// Fetches an object from a peer or the origin. Like everything that is not a hit, the request is sent only
+/// after the ready hits have been answered; the processing of the answer waits for ready hits again.
 async fn fetch(
     want: FetchRequest,
     entry: Entry,
@@ -294,7 +294,7 @@ async fn ask_before_origin(
     entry: &Entry,
 ) -> Option<Box<AnswerHead>> {
     let asked = asking.take()?;
-    // Boxed, because it would make every fetch larger.
+    // Boxed, because unboxed the future would enlarge every fetch.
     let arrived = Box::pin(peers::ask(request, known, &asked, reply)).await;
     if arrived.is_none() {
         // A request from a peer may wait for this fetch from here on.

@@ -15,7 +15,7 @@ use crate::{core::direct_mapped_table::DirectMappedTable, fetch::refused_keys::R
 
 /// Paths that a core counts.
 const PATHS: usize = 1024;
-/// Divisor: the queries of a path may use one part in `SHARE` of the store.
+/// Divisor: the queries of one path may use 1/`SHARE` of the store.
 const SHARE: u64 = 2;
 /// Minimum seconds between two log lines that name a path.
 const SAID_EVERY_S: u64 = 60;
@@ -78,8 +78,8 @@ impl Queries {
         let capacity = capacity.max(1);
         let all = self.all.get();
         let PathUsage { bytes: taken, at } = self.usage.get(path).unwrap_or_default();
-        // The store holds the youngest bytes, so the path has lost the same fraction as has been added in
-        // total since.
+        // The store evicts its oldest bytes first, so the path has lost the same fraction of its bytes as the
+        // store has replaced since.
         let since = all.saturating_sub(at).min(capacity);
         let left = u128::from(taken) * u128::from(capacity - since) / u128::from(capacity);
         let left = u64::try_from(left).unwrap_or(u64::MAX);

@@ -13,7 +13,7 @@ const PLACES: usize = 1024;
 /// Milliseconds for which an event is kept: each core asks a failing origin for an object once in this time.
 const FOR_MS: u64 = 1000;
 
-/// Objects for which an event was recorded a moment ago, each with the end of that moment.
+/// Objects for which an event was recorded recently, each with the time until which the event counts.
 pub(crate) struct RefreshThrottle {
     until_ms: DirectMappedTable<u64>,
     for_ms: u64,

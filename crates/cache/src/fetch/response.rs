@@ -27,14 +27,14 @@ pub(crate) struct Response {
     /// Variant of a response that varies: the names of the fields, and the variant's key.
     pub(crate) variant: Option<Variant>,
     /// True if requests that waited for this response get it although it had expired on arrival: it would
-    /// have been fresh if it had arrived at once, and nothing forbids that (`judge::at_once`).
+    /// have been fresh if it had arrived at once, and nothing forbids that (`judge::freshness_on_arrival`).
     pub(crate) may_be_late: bool,
 }
 
 /// Reason why a response does not answer a request that waited for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Misfit {
-    /// The response is stale for that request, and so will be any other for which the request waits.
+    /// The response is stale for that request, and waiting for another fetch would not help.
     Stale,
     /// The response is another variant, is not allowed for such visitors, or was purged meanwhile.
     Other,
@@ -100,7 +100,7 @@ impl Response {
             .then(|| self.meta.age_s(now_s))
     }
 
-    /// Returns whether the response is still fresh, which may end while a slow body arrives.
+    /// Returns whether the response is still fresh; it may become stale while a slow body is arriving.
     pub(crate) fn is_fresh(&self, now_s: u64) -> bool {
         u64::from(self.meta.lifetime_s) > self.meta.age_s(now_s)
     }

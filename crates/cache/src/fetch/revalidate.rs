@@ -54,7 +54,7 @@ pub(crate) enum OwnerReply {
 impl OwnerReply {
     /// Looks up the object. `anew`: even a fresh object does not answer the request. An object that matches a
     /// purge is dropped.
-    pub(crate) fn of(core: &Core, request: &Request, anew: bool) -> Self {
+    pub(crate) fn of(core: &Core, request: &Request, bypass_stored: bool) -> Self {
         let turn = core.reader.turn();
         let Lookup::Hit(object) = turn.lookup(request.hash, &request.key) else { return Self::Nothing };
         let now_s = clock::unix_s();
@@ -78,7 +78,7 @@ impl OwnerReply {
             core.shard_mut().unlink(request.hash, &request.key);
             return Self::Nothing;
         }
-        if !anew && (meta.fresh_until_s() > now_s || meta.flags.has(Flags::VARY_SPEC)) {
+        if !bypass_stored && (meta.fresh_until_s() > now_s || meta.flags.has(Flags::VARY_SPEC)) {
             return Self::Usable;
         }
         let reuse = policy::judge_reuse(meta.stored(now_s), &RequestDirectives::default());
@@ -104,7 +104,7 @@ impl StaleObject {
         if self.meta.flags.has(Flags::IN_BLOCKS) { self.meta.member } else { 0 }
     }
 
-    /// Returns the conditions of the fetch, as lines.
+    /// Returns the conditions of the fetch, as header lines.
     pub(crate) fn conditions(&self) -> Vec<u8> {
         conditions(&self.meta, &self.head)
     }
@@ -127,7 +127,7 @@ fn has_set_cookie(object: &Object<'_>) -> bool {
     stored_values(&head, "set-cookie").next().is_some()
 }
 
-/// Returns the conditions that revalidate an object (RFC 9110 §13.1), as lines.
+/// Returns the conditions that revalidate an object (RFC 9110 §13.1), as header lines.
 pub(crate) fn conditions(meta: &StoredMeta, head: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     if let Some(etag) = meta.etag_of(head) {
@@ -145,15 +145,15 @@ pub(crate) fn conditions(meta: &StoredMeta, head: &[u8]) -> Vec<u8> {
 /// Effect of a 304. The 304 always refers to the object whose validators were sent, because no others were.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum FreshenOutcome {
-    /// The object has the younger head. The lines are `Set-Cookie` fields of the 304 that are not stored:
-    /// they are only for the client that asked.
+    /// The stored object got an updated head. The lines are `Set-Cookie` fields of the 304 that are not
+    /// stored: they are only for the client that asked.
     Yes { set_cookie: Vec<u8> },
     /// The object is no longer stored, or the 304 does not match it, or forbids storing: the object must be
     /// fetched whole.
     No,
 }
 
-/// Updates the head of an object by a 304 (RFC 9111 §3.2, §4.3.4). `bans` is the number of the youngest purge
+/// Updates the head of an object by a 304 (RFC 9111 §3.2, §4.3.4). `bans` is the number of the latest purge
 /// that was known when the request was sent.
 pub(crate) fn freshen(
     core: &Core,

@@ -12,7 +12,7 @@ use crate::{core::direct_mapped_table::DirectMappedTable, fetch::refused_keys::R
 
 /// Slots of the table on each core.
 const ADDRESSES: usize = 1024;
-/// New variants that an address may add at once.
+/// Maximum number of new variants that an address may add in a burst.
 pub(crate) const VARIANTS_MAX: u32 = 256;
 /// Seconds after which one more variant may be added, because earlier ones expire.
 const NEW_EVERY_S: u64 = 15;
@@ -21,7 +21,7 @@ const NEW_EVERY_S: u64 = 15;
 #[derive(Debug, Clone, Copy, Default)]
 struct NewVariants {
     left: u32,
-    /// Time of the last addition to `left`.
+    /// Time at which `left` was last increased.
     at_s: u64,
 }
 

@@ -13,15 +13,15 @@ use crate::{
     site::SiteTable,
 };
 
-/// Checks a URL, LF, and a reference in the answer to a request for the URL. The URL has the same key as in
-/// the twin, in whatever form it is requested; the key splits into the URL again; and the reference resolves
-/// as by RFC 3986, or not at all.
+/// Checks a URL, LF, and a reference in the answer to a request for the URL. The URL's key equals the twin's,
+/// in whatever form the URL is requested; the key splits into the URL again; and the reference resolves as by
+/// RFC 3986, or not at all.
 pub fn cache_key(bytes: &[u8]) {
     let (url, reference) = match bytes.iter().position(|byte| *byte == b'\n') {
         Some(lf) => (&bytes[..lf], &bytes[lf + 1..]),
         None => (bytes, &b""[..]),
     };
-    // A URL on a request line is printable ASCII; an operator's may be anything without a blank.
+    // A URL on a request line is printable ASCII; a URL typed by an operator may hold any bytes but blanks.
     let Some(url) = std::str::from_utf8(url).ok().filter(|url| url.bytes().all(|b| b.is_ascii_graphic()))
     else {
         return;
@@ -107,7 +107,7 @@ fn check_variants(head: &wire::http1::head::RequestHead<'_, '_>, primary: &[u8])
     }
 }
 
-/// Returns the key of a URL, computed by `split` and `to_lowercase`.
+/// Slow twin: computes the key of a URL with `split` and `to_lowercase`.
 fn twin(url: &str) -> Option<Vec<u8>> {
     let (scheme, rest) = url.split_once("://")?;
     let (mark, default_port) = match scheme.to_lowercase().as_str() {

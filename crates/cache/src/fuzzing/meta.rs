@@ -9,7 +9,7 @@ use crate::head::response_head::StoredMeta;
 const UNUSED: [u64; META_WORDS] = [0, 0xfc << 56, 0xffc0, 0, 0, 0, 0, 0];
 
 /// Checks eight words: they are refused, or the metadata read from them packs to the same words, and does not
-/// depend on the unused bits, which a later version may write. A head of any bytes has a validator or none.
+/// depend on the unused bits, which a later version may write. Validators can be read from any head.
 pub fn stored_meta(bytes: &[u8]) {
     let mut cut = Cut(bytes);
     let words: [u64; META_WORDS] = std::array::from_fn(|_| cut.u64());

@@ -1,6 +1,5 @@
 //! Checks for fuzz targets that need private parts of this crate: storing and sharing of answers, keys, and
-//! the metadata words beside a record. Built for tests, which replay the seeds, and for the fuzzer; part of
-//! no program.
+//! the metadata words beside a record. Compiled only for the fuzzer, and for tests, which replay the seeds.
 
 #![allow(clippy::expect_used, reason = "a check may fail")]
 
@@ -25,7 +24,7 @@ mod cut;
 #[path = "../../../../fuzz/checks/seeds.rs"]
 mod seeds;
 
-/// Calls `look` with the request at the front of `bytes` and the bytes behind it; returns `None` if there is
+/// Calls `look` with the request at the front of `bytes` and the bytes after it; returns `None` if there is
 /// no request.
 fn with_request<'b, T>(bytes: &'b [u8], look: impl FnOnce(&RequestHead<'b, '_>, &'b [u8]) -> T) -> Option<T> {
     let mut slots = HeaderSlots::new();

@@ -101,7 +101,7 @@ fn times() -> Times {
     Times { request_s: NOW_S, response_s: NOW_S }
 }
 
-/// Splits a list into its elements by the RFC: commas within quotes do not separate.
+/// Splits a list into its elements as the RFC defines them: a comma within quotes is not a separator.
 fn elements(value: &[u8]) -> Vec<String> {
     let mut elements = vec![String::new()];
     let (mut quoted, mut escaped) = (false, false);
@@ -291,7 +291,8 @@ fn check_rules(facts: &RequestFacts, response: &ResponseHead<'_, '_>, rules: &St
         forbidding.append(&mut stale);
     }
     for line in forbidding {
-        // An unreadable field stays unreadable, and the added line with it.
+        // A field that cannot be parsed cannot be parsed with one more line either, so the line has no
+        // effect.
         let unread = line.starts_with("CDN") && response.headers.has(KnownHeader::CdnCacheControl);
         if let Some(with) = with_line(response, line, judge).filter(|_| !unread) {
             assert!(matches!(with, Storable::No(_)), "stored with {line}");
@@ -355,7 +356,7 @@ fn check_heads(response: &ResponseHead<'_, '_>, judged: Storable, body_bytes: Op
         assert!(names.iter().any(|name| name == "date"));
         if purpose == For::Store {
             let mut never = vec!["age", "proxy-authenticate"];
-            // Our `Date` replaces an origin's that is for one visitor alone.
+            // A `Date` that the origin reserves for one visitor is replaced by ours.
             never.extend(omit.iter().map(|name| &**name).filter(|name| *name != "date"));
             for gone in never {
                 assert!(!names.iter().any(|name| name == gone), "{gone} is not stored");

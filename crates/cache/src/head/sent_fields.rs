@@ -1,12 +1,12 @@
 //! Fields of a request as they are sent to its origin. One type writes them ([`SentFields::append`]) and
 //! builds the part of a variant's key that `Vary` selects ([`SelectingFields`]). So an answer is keyed by the
-//! fields that its origin saw, and not by those that a client claims: a client's own `X-Forwarded-For` is not
-//! sent on, and selects nothing.
+//! fields that its origin received, not by the fields that a client sent: a client's own `X-Forwarded-For` is
+//! not forwarded, and selects nothing.
 //!
 //! ```text
 //!  the client's fields ─ goes_on ─┐
 //!                                 ├─▶ append ─▶ the request to the origin
-//!  ours (OwnField) ───────────────┤
+//!  our fields (OwnField) ─────────┤
 //!                                 └─▶ append_values ─▶ secondary_key ─▶ the key of a variant
 //! ```
 
@@ -56,17 +56,18 @@ impl Manner<'_> {
 /// A field whose value is set here, whatever a client sends in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OwnField {
-    /// Host of the request, or of the site's rule.
+    /// `Host`: the host of the request, or the host that a site's rule sets.
     Host,
-    /// Our entry, after the received ones.
+    /// `Via`: our entry, after the received entries.
     Via,
-    /// Address of the request's sender, after the addresses that a trusted proxy has named.
+    /// `X-Forwarded-For`: the address of the request's sender, after the addresses that a trusted proxy has
+    /// named.
     XForwardedFor,
-    /// The scheme of the request.
+    /// `X-Forwarded-Proto`: the scheme of the request.
     XForwardedProto,
-    /// The host of the request.
+    /// `X-Forwarded-Host`: the host of the request.
     XForwardedHost,
-    /// Address, host and scheme in one field (RFC 7239).
+    /// `Forwarded`: address, host and scheme in one field (RFC 7239).
     Forwarded,
 }
 
@@ -294,7 +295,8 @@ fn append_tags(out: &mut Vec<u8>, name: &str, value: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Selects by the fields that a fetch for the store sends: stored answers are keyed by no others.
+/// Selects a variant by the fields that a fetch for the store sends: no other fields are in stored answers'
+/// keys.
 impl SelectingFields for SentFields<'_> {
     fn append_meaning(&self, known: KnownHeader, name: &str, out: &mut Vec<u8>) -> bool {
         SelectingFields::append_meaning(&self.head.headers, known, name, out)
@@ -317,7 +319,7 @@ impl SelectingFields for SentFields<'_> {
     }
 }
 
-/// Selects by a client's fields without a request: all except the hop-by-hop fields.
+/// Selects a variant by a client's fields, without a request: all except the hop-by-hop fields.
 impl SelectingFields for Headers<'_, '_> {
     fn append_meaning(&self, known: KnownHeader, name: &str, out: &mut Vec<u8>) -> bool {
         !is_hop_by_hop(name, self) && append_meaning(known, self, b"=", out)
@@ -399,8 +401,8 @@ const OF_VISITOR_BEGINNING: &str = "x-forwarded-";
 /// Fields about the visitor that we write.
 const WRITTEN: [&str; 4] = ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"];
 
-/// Returns whether a field describes the visitor, which only we may do. CGI and similar interfaces read its
-/// spelling with underscores as the same field.
+/// Returns whether a field describes the visitor; only this accelerator may send such fields. CGI and similar
+/// interfaces read its spelling with underscores as the same field.
 fn is_of_visitor(name: &str, is_believed: bool) -> bool {
     if is_believed {
         return WRITTEN.iter().any(|written| is_twin(name, written));
@@ -417,8 +419,9 @@ fn is_twin(name: &str, hyphened: &str) -> bool {
     name.len() == hyphened.len() && name.bytes().map(hyphen).eq(hyphened.bytes())
 }
 
-/// Returns whether a field is the spelling with underscores of a field that frames a request. CGI and similar
-/// interfaces treat both as one field, and might use the client's, with another length.
+/// Returns whether a field is the spelling with underscores of a field that frames a request or controls its
+/// connection. CGI and similar interfaces treat both spellings as one field, and might use the client's
+/// value.
 fn is_twin_of_framing(name: &str) -> bool {
     const OURS: [&str; 7] =
         ["connection", "content-length", "expect", "host", "transfer-encoding", "upgrade", "via"];

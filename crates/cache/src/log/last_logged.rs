@@ -15,14 +15,15 @@ pub(crate) struct LastSaid {
     asked: Vec<u8>,
     /// Client of the last request.
     visitor: Option<Visitor>,
-    /// Site table that was in use. The weak reference keeps its address from being reused by a later table.
+    /// Site table that was active at the last request. The weak reference keeps its address from being reused
+    /// by a later table.
     sites: Weak<Sites>,
     /// Encoded log tags of the last request.
     tags: Vec<u8>,
 }
 
-/// Bytes of the longest head that is remembered. A connection keeps up to twice as many while the log has a
-/// reader.
+/// Maximum length of a head that is remembered, in bytes. A connection keeps up to twice that while the log
+/// has a reader.
 const LAST_SAID_BYTES_MAX: usize = 1024;
 
 impl LastSaid {
@@ -93,7 +94,7 @@ mod tests {
         Config::new(Origin::at(std::net::SocketAddr::from(([127, 0, 0, 1], 1))))
     }
 
-    /// A request, its client, and which of two site tables applies.
+    /// A request, its client, and the index of its site table (one of two).
     type RequestKey = (&'static str, &'static str, &'static str, u8, usize);
 
     fn asked() -> impl Strategy<Value = RequestKey> {
@@ -106,8 +107,8 @@ mod tests {
     }
 
     proptest! {
-        /// Reused tags come from a request that differs in its target alone. The slow twin is the last
-        /// request itself.
+        /// Reused tags come only from a request that differs in nothing but its target. The slow twin is the
+        /// last request itself.
         #[test]
         fn a26_what_is_said_again_is_of_a_request_that_differs_in_its_target_alone(
             all in proptest::collection::vec(asked(), 1..12),

@@ -20,13 +20,15 @@ use crate::{
     request::OriginNeed,
 };
 
-/// Bytes of interim responses' heads that are forwarded for one answer; those beyond are dropped.
+/// Maximum number of bytes of interim responses' heads that are forwarded for one answer; further ones are
+/// dropped.
 const INTERIM_BYTES_MAX: usize = 16 << 10;
 
-/// Times that a request which a server left unprocessed is sent to it again; then another server is tried.
+/// Maximum number of times that a request left unprocessed is sent to the same server again, before another
+/// server is tried.
 const UNPROCESSED_MAX: u32 = 2;
 
-/// The client's side of an origin request: sends the request's body behind its head, and takes interim
+/// The client's side of an origin request: sends the request's body after its head, and takes interim
 /// responses.
 pub(crate) trait RequestSender: Send {
     /// Error of the client's side, for which the origin is not to blame.
@@ -155,7 +157,7 @@ fn next(upstreams: &impl Upstreams, tried: &mut TriedMembers, is_again: bool) ->
 /// Failure of one member.
 struct MemberFailure<E> {
     error: SendError<E>,
-    /// The request may go to another member.
+    /// The request may be sent to another member.
     may_go_on: bool,
 }
 
@@ -262,7 +264,7 @@ impl<U: Upstreams> Attempt<'_, U> {
 }
 
 impl<E> MemberFailure<E> {
-    /// Failure before anything was sent.
+    /// Creates the failure of an attempt that ended before anything was sent.
     fn before(error: OriginError) -> Self {
         Self { error: SendError::Origin(error), may_go_on: true }
     }

@@ -68,7 +68,7 @@ pub(super) fn by_hash(candidates: &[Candidate], hash: u64) -> Option<usize> {
         let most = (busy * u64::from(candidate.weight) * LOAD_PERCENT_MAX).div_ceil(total * 100);
         (candidate.busy as u64) < most
     };
-    // The bounds add up to more than the requests under way, so one server has room.
+    // The servers' bounds add up to more than the requests under way, so at least one server has room.
     let of_room = candidates.iter().filter(has_room);
     of_room.max_by(|a, b| score(a, hash).total_cmp(&score(b, hash))).map(|candidate| candidate.at)
 }
@@ -109,7 +109,7 @@ mod tests {
         let mut turns = [0; 3];
         let chosen: Vec<_> = (0..7).filter_map(|_| round_robin(&all, &mut turns)).collect();
         assert_eq!(chosen, [0, 0, 1, 0, 2, 0, 0]);
-        // A member that has been removed meanwhile.
+        // The first member has been removed.
         let chosen: Vec<_> = (0..4).filter_map(|_| round_robin(&all[1..], &mut turns)).collect();
         assert_eq!(chosen, [1, 2, 1, 2]);
         assert_eq!(round_robin(&[], &mut turns), None);

@@ -44,7 +44,7 @@ pub(crate) enum BodyRead {
     End,
 }
 
-/// Time limits for the next part of an answer, and for the whole of it.
+/// Time limits for the next part of an answer, and for the whole answer.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Patience {
     pub(super) between_bytes: Duration,
@@ -53,7 +53,7 @@ pub(super) struct Patience {
 }
 
 impl Patience {
-    /// Starts the limits' time now.
+    /// Creates the time limits of an exchange that starts now.
     pub(super) fn of(limits: &Limits) -> Self {
         let within = limits.origin_request_time_max;
         let whole = (!within.is_zero()).then(|| (Instant::now() + within, within));
@@ -412,8 +412,8 @@ impl AnswerHead {
         }
     }
 
-    /// Moves a passed exchange that may last (events, long polls, a client that reads slowly) from the count
-    /// of exchanges to the count of lasting ones, if that has room.
+    /// Moves a passed exchange that may last long (events, long polls, a client that reads slowly) from the
+    /// count of exchanges to the count of lasting ones, if there is room among those.
     pub(crate) fn count_as_lasting(&mut self) {
         self.permit.outlast();
     }

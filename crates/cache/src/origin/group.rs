@@ -50,8 +50,8 @@ struct Place {
     member: Arc<Member>,
     weight: u32,
     is_backup: bool,
-    /// Identity of the member for hashing and for sticky cookies: the same in every process, wherever it
-    /// stands in the list.
+    /// Identity of the member for hashing and for sticky cookies: the same in every process, whatever its
+    /// position in the list.
     seed: u64,
 }
 
@@ -79,7 +79,7 @@ pub(crate) struct Wish {
     pub(crate) hash: u64,
     /// Seed of the member that the visitor is bound to.
     pub(crate) stays_with: Option<u64>,
-    /// Tag of the member that has the version of which a slice is wanted; 0 for any member.
+    /// Tag of the member whose version of an object is needed for a slice; 0 for any member.
     pub(crate) block_of: u32,
 }
 
@@ -155,8 +155,8 @@ impl Group {
     fn place_of(&self, wish: Wish, tried: TriedMembers, turns: &mut [i64], now_ms: u64) -> Option<usize> {
         let is_left = |at: usize| tried.members >> at & 1 == 0;
         if wish.block_of > 0 || wish.stays_with.is_some() {
-            // Another member may have another version, so the slice's member goes before the visitor's
-            // member.
+            // Another member may have another version, so the slice's member takes precedence over the
+            // visitor's member.
             let is_its = |place: &Place| match wish.block_of {
                 0 => Some(place.seed) == wish.stays_with,
                 tag => tag_of(place.seed) == tag,
@@ -236,12 +236,13 @@ impl Group {
                 && failing.compare_exchange(until_ms, now_ms + RETRY_MS, Relaxed, Relaxed).is_ok()
     }
 
-    /// Notes that the origin could not be reached, or did not answer a request that it used to answer.
+    /// Records that the origin could not be reached, or failed to answer a request that it had answered
+    /// before.
     pub(crate) fn failed(&self, now_ms: u64) {
         self.failing_until_ms.store(now_ms + RETRY_MS, Relaxed);
     }
 
-    /// Notes that the origin answered.
+    /// Records that the origin answered.
     pub(crate) fn answered(&self) {
         if self.failing_until_ms.load(Relaxed) != 0 {
             self.failing_until_ms.store(0, Relaxed);

@@ -16,7 +16,7 @@ use std::{
 
 use crate::config::ServerRules;
 
-/// Most times that repeated ejections double their duration.
+/// Maximum number of times that repeated ejections double their duration.
 const DOUBLED_MAX: u32 = 5;
 /// Steps in which a returning server's weight grows; it begins with one step.
 pub(super) const WARMING_STEPS: u32 = 16;
@@ -47,7 +47,7 @@ impl ByHand {
 pub enum HealthState {
     /// The server is in rotation.
     Up,
-    /// The server is back, and gets so many sixteenths of its share.
+    /// The server is back, and gets this many sixteenths of its share of requests.
     Warming(u32),
     /// The server failed repeatedly and is out of rotation for a while.
     Ejected,
@@ -148,7 +148,7 @@ impl Health {
         HealthState::Warming(u32::try_from(step).unwrap_or(WARMING_STEPS).max(1))
     }
 
-    /// Notes an answer of the server, whatever its status.
+    /// Records an answer of the server, whatever its status.
     pub(super) fn succeeded(&self, now_ms: u64) {
         if self.failures.load(Relaxed) != 0 {
             self.failures.store(0, Relaxed);
@@ -158,8 +158,8 @@ impl Health {
         }
     }
 
-    /// Notes that the server could not be reached, or ended an exchange without an answer. Returns whether it
-    /// is ejected now.
+    /// Records that the server could not be reached, or ended an exchange without an answer. Returns whether
+    /// it is ejected now.
     pub(super) fn failed(&self, now_ms: u64) -> bool {
         let failures = self.failures.load(Relaxed).saturating_add(1);
         self.failures.store(failures, Relaxed);
@@ -170,12 +170,12 @@ impl Health {
         }
         let doubled = self.ejections.fetch_add(1, Relaxed).min(DOUBLED_MAX);
         self.ejected_until_ms.store(now_ms.saturating_add(eject_ms << doubled), Relaxed);
-        // After its return the first failure ejects it again.
+        // The first failure after the server's return ejects it again.
         self.failures.store(eject_after - 1, Relaxed);
         true
     }
 
-    /// Notes the result of a probe. Returns whether the server's state has changed.
+    /// Records the result of a probe. Returns whether the server's state has changed.
     pub(super) fn probed(&self, is_good: bool, now_ms: u64) -> bool {
         let probes = self.probes.load(Relaxed) << 1 | u64::from(is_good);
         self.probes.store(probes, Relaxed);
@@ -219,13 +219,13 @@ mod tests {
         assert_eq!(health.standing(1099), HealthState::Ejected);
         assert_eq!(health.standing(1100), HealthState::Warming(1));
         assert_eq!(health.standing(1900), HealthState::Warming(8));
-        // The first failure after its return ejects it, for twice as long.
+        // The first failure after the server's return ejects it again, for twice as long.
         assert!(health.failed(2000));
         assert_eq!(health.standing(3999), HealthState::Ejected);
         health.succeeded(4000);
         assert_eq!(health.standing(5599), HealthState::Warming(15));
         assert_eq!(health.standing(5600), HealthState::Up);
-        // Fully up: the rules start afresh.
+        // The server is fully up, so its ejections are counted from zero again.
         health.succeeded(5600);
         assert!(!health.failed(5700) && !health.failed(5701) && health.failed(5702));
         assert_eq!(health.standing(6702), HealthState::Warming(1));

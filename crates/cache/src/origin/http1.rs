@@ -189,8 +189,8 @@ impl Talk {
         deadline: Instant,
     ) -> Result<OriginReply, OriginError> {
         let mut buffer = std::mem::take(&mut self.received);
-        // Number of bytes that were parsed and are no whole head. The head is parsed again once it may end in
-        // the bytes since.
+        // Number of bytes that were parsed without reaching the end of the head. The head is parsed again
+        // only if the bytes received since may contain that end.
         let mut seen = 0;
         loop {
             if !buffer.is_empty() && (seen == 0 || may_end_in(&buffer, seen, &head_limits(limits))) {
@@ -295,7 +295,7 @@ impl Body {
     pub(super) fn take_whole(&mut self) -> Option<Vec<u8>> {
         let bytes = usize::try_from(self.decoder.remaining_known()?).ok()?;
         let end = self.early_at.checked_add(bytes).filter(|&end| end <= self.early.len())?;
-        // Bytes behind the body answer no request, so the connection is not reused.
+        // Bytes after the body belong to no request, so the connection is not reused.
         self.reusable &= end == self.early.len();
         let mut whole = std::mem::take(&mut self.early);
         whole.truncate(end);
@@ -343,7 +343,8 @@ impl Body {
     fn decode(&mut self, into: Span<'_>) -> Result<Option<BodyRead>, OriginError> {
         while self.early_at < self.early.len() {
             let rest = &self.early[self.early_at..];
-            // Payload is never longer than its framed form, so the room in `into` bounds what we decode.
+            // Decoded payload is never longer than its framed form, so the room in `into` limits the bytes to
+            // decode.
             let piece = &rest[..rest.len().min(into.len())];
             let step =
                 self.decoder.decode(piece).map_err(|error| OriginError::Invalid(Rule::Body(error.rule)))?;

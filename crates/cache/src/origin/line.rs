@@ -17,7 +17,7 @@ use tokio::{
     net::{TcpStream, UnixStream},
 };
 
-/// Bytes read at once from TLS: its longest record.
+/// Number of bytes read at once from TLS: the maximum length of a record.
 const RECORD_BYTES: usize = 16 << 10;
 
 /// A connection to a server.
@@ -33,8 +33,8 @@ pub(crate) enum Line {
 }
 
 impl Line {
-    /// Writes what the socket takes at once, and returns how many bytes. The rest, and errors, are left to
-    /// the waiting write.
+    /// Writes as many bytes as the socket accepts without waiting, and returns their number. The caller's
+    /// waiting write sends the rest, and reports errors.
     pub(super) fn try_write(&mut self, bytes: &[u8]) -> usize {
         match self {
             Self::Tcp(stream) => stream.try_write(bytes).unwrap_or(0),
@@ -98,7 +98,8 @@ impl Line {
     }
 }
 
-/// Decrypts into the thread's own memory and copies to `target`, which is shared with readers.
+/// Receives into a local buffer and copies to `target`, because other threads may be reading the span's
+/// memory.
 fn poll_span(line: &mut Line, cx: &mut Context<'_>, target: Span<'_>) -> Poll<io::Result<usize>> {
     let mut room = [0; RECORD_BYTES];
     let mut buffer = ReadBuf::new(&mut room[..target.len().min(RECORD_BYTES)]);

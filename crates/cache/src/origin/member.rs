@@ -47,7 +47,7 @@ pub enum SetUpError {
 /// TLS settings for a server, with the name to verify.
 struct Tls {
     connector: TlsConnector,
-    /// Connector that offers HTTP/1 only.
+    /// TLS connector that offers HTTP/1 only.
     http1: TlsConnector,
     name: ServerName<'static>,
 }
@@ -95,7 +95,7 @@ pub(crate) struct Member {
     resolver: Arc<Resolver>,
     tls: Option<Tls>,
     protocol: Protocol,
-    /// A [`MemberProtocol`]: the server's choice at the last handshake that offered both.
+    /// The server's choice at the last handshake that offered both protocols, as a [`MemberProtocol`].
     spoken: AtomicU8,
     pub(super) probe: Probe,
     /// Head of the probe's request.
@@ -133,13 +133,14 @@ pub struct MemberSaid {
     pub requests: u64,
     /// Exchanges that failed before an answer.
     pub failures: u64,
-    /// Good probes, out of how many; `None` if the server is not probed.
+    /// Number of good probes, and the number of latest probes that it is counted among; `None` if the server
+    /// is not probed.
     pub probes: Option<(u32, u32)>,
 }
 
 impl Member {
-    /// Creates a member for a server. `host` is sent as Host by probes, where the server's own name is not
-    /// right.
+    /// Creates a member for a server. `host` is the `Host` that probes send, if it differs from the server's
+    /// own name.
     pub(crate) fn new(
         server: &Server,
         rules: &ServerRules,
@@ -190,7 +191,7 @@ impl Member {
         Busy(Arc::clone(&self.busy))
     }
 
-    /// Notes the outcome of an exchange: an answer, or else a failed connect or an exchange that ended
+    /// Records the outcome of an exchange. `is_well` is false if the connect failed, or the exchange ended
     /// without an answer. Returns whether the server is ejected now.
     pub(crate) fn note_outcome(&self, is_well: bool, now_ms: u64) -> bool {
         if is_well {
@@ -210,7 +211,7 @@ impl Member {
         self.probe.path.is_some()
     }
 
-    /// Notes the result of a probe, with the reason of a failure.
+    /// Records the result of a probe, with the reason of a failure.
     pub(super) fn probed(&self, found: Result<(), String>, now_ms: u64) {
         let is_changed = self.health.probed(found.is_ok(), now_ms);
         match found {
@@ -228,7 +229,7 @@ impl Member {
         tracing::info!(origin = %self.server, ?by_hand, "origin state changed by the operator");
     }
 
-    /// Returns whether this is the server with that name.
+    /// Returns whether this server has the given name.
     pub(crate) fn is(&self, name: &str) -> bool {
         name.parse::<Server>().is_ok_and(|server| server == self.server)
     }

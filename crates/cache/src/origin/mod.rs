@@ -105,13 +105,13 @@ pub(crate) enum OriginError {
     /// The origin demands HTTP/1.1, or HTTP/2 cannot express the request.
     #[error("the request must be sent over HTTP/1.1")]
     Http1Required,
-    /// The core has as many exchanges over HTTP/2 as it may.
+    /// The core has reached its limit of exchanges over HTTP/2.
     #[error("no receive budget for HTTP/2 answers became free within {0:?}")]
     StreamsBusy(Duration),
-    /// All exchanges with the origin are in use, and the queue is full.
+    /// The limit of exchanges with the origin is reached, and the queue is full.
     #[error("too many requests ({0}) are queued for a connection to the origin")]
     Queue(usize),
-    /// All exchanges with the origin are in use, and the time in the queue is up.
+    /// The limit of exchanges with the origin is reached, and the time in the queue is up.
     #[error("no connection to the origin became free within {0:?}")]
     Busy(Duration),
     /// Our own system could not open a connection: descriptors, ports or memory are used up.
@@ -229,7 +229,7 @@ impl OriginError {
     }
 }
 
-/// Returns whether our own system refused the connection, which says nothing of the origin.
+/// Returns whether the error comes from our own system, and is no sign of a fault of the origin.
 fn is_ours(error: &io::Error) -> bool {
     // ENOMEM, ENFILE, EMFILE, ENOBUFS (errno(3)); EADDRNOTAVAIL: no port is left.
     const OURS: [i32; 4] = [12, 23, 24, 105];
@@ -250,7 +250,7 @@ mod tests {
             assert!(matches!(error, OriginError::Broken(_)), "{errno}: {error}");
             assert!(!error.is_unreachable() && !error.is_silence() && error.is_cut(), "{errno}");
         }
-        // A refusal by our own system is no fault of the origin.
+        // A refusal by our own system does not count against the origin.
         for errno in [12, 23, 24, 99, 105] {
             let error = OriginError::of_connect(&of(errno));
             assert!(matches!(error, OriginError::NoSocket(_)), "{errno}: {error}");

@@ -38,7 +38,7 @@ const FILES: [&str; 2] = ["/etc/resolv.conf", "/etc/hosts"];
 pub(super) struct Answer {
     /// Addresses found: at least one, at most [`ADDRESSES_MAX`].
     pub(super) addresses: Vec<IpAddr>,
-    /// Addresses beyond [`ADDRESSES_MAX`].
+    /// Number of addresses that were dropped because there are more than [`ADDRESSES_MAX`].
     pub(super) dropped: usize,
     pub(super) fresh_for: Duration,
 }
@@ -60,7 +60,7 @@ impl Answer {
     }
 }
 
-/// Modification times of the files.
+/// Modification times of the lookup's configuration files.
 type Stamps = [Option<SystemTime>; FILES.len()];
 
 fn stamps() -> Stamps {

@@ -1,7 +1,7 @@
 //! One core's connections to the servers of all origins, and the state of their round robin.
 //!
-//! A server is added when it is asked for the first time. It is forgotten once no active configuration has
-//! it, nor one that a request under way began with. *Bounds:* the servers of those configurations.
+//! A server is added at the first request to it. It is removed once neither the active configuration nor the
+//! configuration of any request under way contains it. *Bounds:* the servers of those configurations.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 

@@ -66,7 +66,7 @@ async fn ask(member: &Member, tell: Tell) -> Result<(), String> {
     }
 }
 
-/// Limits of a probe, whose whole duration has a limit of its own.
+/// Limits of a probe's exchange; the probe's whole duration has a limit of its own.
 fn limits(probe: &Probe) -> Limits {
     Limits {
         response_head_bytes_max: ANSWER_BYTES_MAX,

@@ -34,7 +34,8 @@ pub(crate) struct RequestHalf {
     /// Bytes of the part that is being sent, framed; the bytes before `at` are sent.
     out: Vec<u8>,
     at: usize,
-    /// Set when no part follows `out`. Over HTTP/2 the trailers in it follow.
+    /// `Some` once the last part of the body is in `out`. Over HTTP/2 the trailers in it are sent after
+    /// `out`.
     end: Option<Vec<u8>>,
 }
 

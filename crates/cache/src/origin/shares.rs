@@ -1,10 +1,10 @@
 //! Each client's share of a number of slots, so that one client cannot make all other clients wait.
 //!
 //! *A share binds only when slots are scarce:* while at most half of the slots are in use, no client is
-//! refused. Beyond, a client has a quarter of the slots at most. An IPv6 /48 has half of them, and three
-//! quarters with its clients that have few. The last sixteenth of the slots is for clients that have few.
-//! *Bounds:* an entry for each client that has a slot and for its /48, so at most twice as many entries as
-//! slots.
+//! refused. Above that, a client may have a quarter of the slots, and an IPv6 /48 half of them, or three
+//! quarters for its clients that have few slots. The last sixteenth of the slots is reserved for clients that
+//! have few. *Bounds:* an entry for each client that has a slot and for its /48, so at most twice as many
+//! entries as slots.
 
 use std::{
     collections::HashMap,
@@ -21,14 +21,16 @@ use tokio::sync::Notify;
 )]
 type Lock<T> = std::sync::Mutex<T>;
 
-/// A client's share of the slots when they are scarce: one in so many.
+/// Divisor: while slots are scarce, a client may have 1/`SHARE` of them.
 const SHARE: usize = 4;
-/// Share of the slots that is reserved for clients that have few: the last one in so many.
+/// Divisor: 1/`RESERVE` of the slots is reserved for clients that have few.
 const RESERVE: usize = 16;
-/// Share of the slots that counts as few for a client: one in so many. For a /48 it is sixteen times as much.
+/// Divisor: a client has few slots if it has less than 1/`FEW` of all. For a /48 the limit is [`GROUP_FEW`]
+/// times as high.
 const FEW: usize = 64;
-/// Client shares that a /48 may use; [`GROUP_SHARES_OF_FEW`] of them for its clients that have few slots. A
-/// /48 counts as having few up to [`GROUP_FEW`] times the slots that are few for a client.
+/// Number of client shares that a /48 may use; its clients that have few slots may use
+/// [`GROUP_SHARES_OF_FEW`]. A /48 has few slots if it has less than [`GROUP_FEW`] times the limit for a
+/// client.
 const GROUP_SHARES: usize = 2;
 const GROUP_SHARES_OF_FEW: usize = 3;
 const GROUP_FEW: usize = 16;
@@ -39,7 +41,7 @@ const GROUP_FEW: usize = 16;
 pub(crate) struct Client(Option<ClientKey>);
 
 impl Client {
-    /// No particular client, without a share.
+    /// The client of requests that are not charged to anyone, and have no share.
     pub(crate) const NOBODY: Self = Self(None);
 
     /// Returns the client at an address, by its key in the accounts.
@@ -67,7 +69,7 @@ struct ClientPlaces {
     places: usize,
     /// Requests that wait for a slot of the client's share.
     waiting: usize,
-    /// Wakes one of them to try again.
+    /// Wakes one of the waiting requests to try again.
     freed: Arc<Notify>,
 }
 
@@ -76,7 +78,7 @@ impl Usage {
         self.all >= self.max.div_ceil(2)
     }
 
-    /// Returns the most slots of a client while slots are scarce.
+    /// Returns the maximum number of slots of a client while slots are scarce.
     fn share_max(&self) -> usize {
         (self.max / SHARE).max(1)
     }
@@ -86,7 +88,7 @@ impl Usage {
         self.max - self.max / RESERVE
     }
 
-    /// Returns the number of slots that counts as few for a client.
+    /// Returns the number of slots below which a client has few.
     fn small_share(&self) -> usize {
         (self.max / FEW).max(1)
     }
@@ -124,8 +126,8 @@ impl Usage {
         let group = client.0.and_then(|key| key.group());
         let has_group_all =
             group.is_some_and(|group| self.places_of(group) >= self.share_max() * GROUP_SHARES);
-        // A client that waits has its share already, and may have more as soon as half of all slots are free.
-        // Or the client, or its /48, has more than few, and may have more as soon as the reserve is free.
+        // A waiting client has used its share, and may have more once fewer than half of all slots are in
+        // use. Or the client or its /48 has more than few slots, and may have more once the reserve is free.
         let bounds = [self.max.div_ceil(2), self.free_beyond_reserve()];
         if bounds.contains(&(self.all + 1)) || has_group_all {
             self.by_client.values().filter(|of| of.waiting > 0).for_each(|of| of.freed.notify_one());
@@ -179,7 +181,7 @@ impl Drop for ShareWaiter<'_> {
 }
 
 impl Shares {
-    /// Creates the shares of so many slots.
+    /// Creates the shares of a pool of `max` slots.
     pub(super) fn new(max: usize) -> Self {
         Self { max, used: Arc::new(Lock::new(Usage { max, ..Usage::default() })) }
     }

@@ -31,8 +31,8 @@ struct Idle {
     since: Instant,
 }
 
-/// Share of an origin's exchanges that is reserved for fetches whose answers will be stored: one in so many.
-/// Passed requests cannot take it, so 256 slow uploads do not keep a page from all other clients.
+/// Divisor: 1/`FOR_STORE_SHARE` of an origin's exchanges are reserved for fetches whose answers will be
+/// stored. Passed requests cannot take them, so 256 slow uploads do not keep a page from all other clients.
 const FOR_STORE_SHARE: usize = 4;
 
 /// One core's connections to one server.
@@ -47,7 +47,7 @@ pub(crate) struct Upstream {
     /// Lets one request at a time connect to a server that may speak HTTP/2. The others wait, because they
     /// can all use the connection.
     pub(super) connecting: Arc<Semaphore>,
-    /// Number of these attempts that have ended, and the error of the last failed one.
+    /// Number of attempts to connect that have ended, and the error of the last failed one.
     pub(super) attempts: Attempts,
     pub(super) tell: Tell,
 }
@@ -107,7 +107,7 @@ impl Places {
 pub(crate) struct Streams(Places);
 
 impl Streams {
-    /// Creates the budget that the limits set.
+    /// Creates a budget of the size that the limits configure.
     pub(crate) fn new(limits: &Limits) -> Self {
         Self(Places::new((limits.origin_streams_bytes_max / limits.origin_stream_bytes_max.max(1)).max(1)))
     }
@@ -158,8 +158,8 @@ impl StreamLeave {
     }
 }
 
-/// Permits to talk to a server of an origin. A permit stands for an exchange under way. Idle connections hold
-/// none, so a request that waits for a permit finds an idle connection as soon as there is one.
+/// Permits for exchanges with a server of an origin, one per exchange under way. Idle connections hold none,
+/// so a request that waits for a permit finds an idle connection as soon as there is one.
 ///
 /// Bounds: `origin_connections_max` exchanges, of which a share is reserved for the store;
 /// `origin_lasting_max` passed answers whose head has been sent; `origin_queue_max` requests that wait. While
@@ -178,11 +178,11 @@ pub(super) struct Permits {
     said_ms: AtomicU64,
 }
 
-/// Smallest limit on a server's silent uploads.
+/// Minimum for the limit on a server's silent uploads.
 const SILENT_MIN: usize = 16;
-/// Wait for an exchange from which on a request is counted and logged.
+/// Minimum wait for an exchange that is counted and logged as a long wait.
 const LONG_WAIT: Duration = Duration::from_secs(1);
-/// Milliseconds between two log lines about long waits, per server and core.
+/// Minimum milliseconds between two log lines about long waits, per server and core.
 const SAID_EVERY_MS: u64 = 10_000;
 
 /// Permit to talk to an origin; given back on drop.
@@ -345,8 +345,8 @@ impl Upstream {
         }
     }
 
-    /// Takes a stream's slot on an HTTP/2 connection with room. The oldest connection comes first, so that
-    /// connections opened in a rush fall idle and close after it.
+    /// Takes a stream's slot on an HTTP/2 connection with room. The oldest connection is used first, so that
+    /// connections opened during a burst become idle and are closed afterwards.
     pub(super) fn place(&mut self, leave: StreamLeave) -> Result<Place, StreamLeave> {
         let mut at = 0;
         while let Some(connection) = self.shared.get_mut(at) {
@@ -367,7 +367,8 @@ impl Upstream {
     /// Takes the most recently used idle connection that is still usable.
     pub(super) fn take(&mut self) -> Option<Line> {
         while let Some(Idle { mut line, since }) = self.idle.pop() {
-            // Anything to read on an idle connection is its end, or an answer without a request.
+            // An idle connection is readable only if it has ended, or has received an answer without a
+            // request.
             if line.is_quiet() && clock::now().duration_since(since) < self.idle_time_max {
                 return Some(line);
             }
@@ -381,11 +382,11 @@ impl Upstream {
         }
     }
 
-    /// Closes the connections that have been idle for too long. Returns the time until the next one will have
-    /// been.
+    /// Closes the connections that have been idle for too long. Returns the time until the next connection
+    /// reaches that limit.
     pub(crate) fn close_old(&mut self) -> Option<Duration> {
         let now = clock::now();
-        // The oldest come first.
+        // `idle` is sorted by idle time, the longest first.
         let old =
             self.idle.iter().take_while(|idle| now.duration_since(idle.since) >= self.idle_time_max).count();
         self.idle.drain(..old);
@@ -409,10 +410,10 @@ pub(crate) trait Upstreams: Pools {
     /// asked.
     fn choose(&self, tried: &mut TriedMembers) -> Option<MemberId>;
 
-    /// Notes that another member is asked because the one before did not answer.
+    /// Records that a request is sent to another member because the previous one did not answer.
     fn note_retry(&self);
 
-    /// Notes the outcome of an exchange: an answer, or else a failed connect or an exchange that ended
+    /// Records the outcome of an exchange. `is_well` is false if the connect failed, or the exchange ended
     /// without an answer.
     fn note_outcome(&self, member: MemberId, is_well: bool);
 }

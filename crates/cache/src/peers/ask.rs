@@ -40,8 +40,8 @@ use engine::cores::clock;
 pub(crate) struct PeerQuery {
     pub(crate) peer: Arc<Peer>,
     sequence: u64,
-    /// The peer's stored answer is outdated, because a visitor of ours has changed the resource (RFC 9111
-    /// §4.4).
+    /// The peer's stored answer is outdated, because a visitor of this accelerator has changed the resource
+    /// (RFC 9111 §4.4).
     is_anew: bool,
     _load: Load,
 }
@@ -51,8 +51,8 @@ impl PeerQuery {
     /// fetch is in the table.
     pub(crate) fn of(core: &Core, want: &FetchRequest) -> Option<Self> {
         let peers = core.peers.as_ref()?;
-        let FetchRequest { request, anew, alone, .. } = want;
-        if *anew || *alone || !may_be_asked(core, request) {
+        let FetchRequest { request, bypass_stored, no_collapse, .. } = want;
+        if *bypass_stored || *no_collapse || !may_be_asked(core, request) {
             return None;
         }
         let sequence = core.among.membership.begun();
@@ -78,7 +78,7 @@ fn may_be_asked(core: &Core, request: &Request) -> bool {
 /// Outcome of one request to a peer.
 enum PeerOutcome {
     Answer(Box<AnswerHead>),
-    /// The peer is another process than the request was signed for.
+    /// The peer's process is not the one that the request was signed for; the request must be signed again.
     Anew,
     Nothing,
 }
@@ -110,7 +110,7 @@ pub(crate) async fn ask(
     None
 }
 
-/// Returns whether a peer was asked for the same address a moment ago, and notes that it is asked now.
+/// Returns whether a peer was asked for the same address a moment ago, and records the current request.
 fn is_asked_again(core: &Core, request: &Request) -> bool {
     let (place, now_ms) = (core.store.hash(request.primary()), clock::monotonic_ms());
     let within_ms = u64::try_from(KEPT_WITHIN.as_millis()).unwrap_or(u64::MAX);
@@ -155,8 +155,8 @@ async fn ask_once(
             failed(peer, &error);
             PeerOutcome::Nothing
         }
-        // No client is watched here. A peer that is late has said that it waits for its origin, so the origin
-        // is slow and not the peer.
+        // Without an entry the client is not watched, so only a timeout gets here. A late peer has sent signs
+        // of life while it waited for its origin, so the origin is slow and not the peer.
         Ok(Err(SendError::Ours(_))) | Err(_) => PeerOutcome::Nothing,
     }
 }
@@ -194,8 +194,8 @@ fn judge_answer(
         How::Hit | How::Fetched | How::Alone => {
             if told.how == How::Hit {
                 with_core(|core| core.count(Counter::PeerHits));
-                // The peer has the whole answer, so a silence is the peer's own fault, and the rest can be
-                // fetched elsewhere.
+                // The peer has the whole answer in its store, so a pause is the peer's own fault, and the
+                // rest can be fetched from the origin.
                 if strong_tag(&arrived.head.head().headers).is_some() {
                     arrived.wait_between_bytes(peers.rules.patience);
                 }
@@ -223,7 +223,7 @@ fn failed(peer: &Peer, error: &OriginError) {
     with_core(|core| {
         core.count(if is_ours { Counter::PeersBusy } else { Counter::PeerFailures });
     });
-    // A head that the peer's fields make too large for us is no reason for a back-off.
+    // A head that is too large because of the fields that the peer adds is no reason for a back-off.
     if error.is_unreachable()
         || error.is_silence()
         || matches!(error, OriginError::HeadShort | OriginError::Broken(_))

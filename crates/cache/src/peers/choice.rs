@@ -1,9 +1,9 @@
 //! Owner of a key: rendezvous hashing with bounded load, a pure function of the candidates.
 //!
-//! Each candidate scores for a key, and the highest score owns it, so a peer that comes or goes moves its own
-//! keys only. A peer that fetches many more keys than the others is passed over for the next one (consistent
-//! hashing with bounded loads, Mirrokni et al. 2016). The load counts keys: requests that wait for a fetch
-//! under way cost nothing.
+//! Each candidate has a score for each key, and the candidate with the highest score owns the key. So only
+//! its own keys move when a peer joins or leaves. A peer that fetches many more keys than the others is
+//! passed over for the next one (consistent hashing with bounded loads, Mirrokni et al. 2016). The load
+//! counts keys: requests that wait for a fetch under way cost nothing.
 
 use crate::origin::mixed;
 
@@ -12,21 +12,21 @@ use crate::origin::mixed;
 pub(super) struct Candidate {
     /// Identity of the candidate, the same in every process.
     pub(super) seed: u64,
-    /// Keys that the candidate is fetching, as far as we know.
+    /// Number of keys that the candidate is fetching, by its last report.
     pub(super) load: usize,
 }
 
-/// Load from which on a candidate is passed over, in percent of its fair share of the keys.
+/// Load at which a candidate is passed over, in percent of its fair share of the keys.
 const LOAD_PERCENT_MAX: usize = 125;
-/// Keys at once below which no candidate is passed over. Up to here all accelerators see the same owner,
-/// whatever they know of loads.
+/// Number of keys under way below which no candidate is passed over. Up to this load all accelerators choose
+/// the same owner, whatever loads they know of.
 pub(super) const LOAD_FREE: usize = 64;
 
 /// Returns the index of a key's owner; `None` if there are no candidates.
 pub(super) fn owner(key: u64, candidates: &[Candidate]) -> Option<usize> {
     let most = load_max(candidates);
     let score = |at: &usize| mixed(key ^ candidates[*at].seed);
-    // The bound is above the average load, so one candidate has room.
+    // The bound is above the average load, so at least one candidate has room.
     (0..candidates.len()).filter(|at| candidates[*at].load < most).max_by_key(score)
 }
 
@@ -57,7 +57,7 @@ mod tests {
     }
 
     proptest! {
-        /// A candidate that goes moves only its own keys, whatever the order of the list and the other
+        /// Removing a candidate moves only its own keys, whatever the order of the list and the other
         /// candidates.
         #[test]
         fn one_that_goes_moves_its_own_keys_alone(
@@ -80,8 +80,7 @@ mod tests {
             }
         }
 
-        /// No candidate is given many more keys than the others, whatever the keys and the loads at the
-        /// start.
+        /// No candidate gets many more keys than the others, whatever the keys and the initial loads.
         #[test]
         fn nobody_is_given_many_more_keys_than_the_others(
             loads in prop::collection::vec(0_usize..300, 1..10),

@@ -1,9 +1,9 @@
 //! Membership of an accelerator in a cluster: until when it may serve stored answers, and which purges it has
 //! applied.
 //!
-//! *Memory:* a few words that all cores read and one thread outside the loops writes, seldom. Their cache
-//! line stays shared, so a hit pays one load. *Why a point in time and not a flag:* the thread that would
-//! clear the flag may be stopped together with the loops. A point in time passes by itself.
+//! *Memory:* a few words that all cores read, and that one thread outside the loops writes rarely. Their
+//! cache line stays shared, so a hit pays one load. *Why a point in time and not a flag:* the thread that
+//! would clear the flag may be stopped together with the loops. A point in time passes by itself.
 
 use std::sync::atomic::{
     AtomicU64,
@@ -51,7 +51,7 @@ impl Membership {
         membership
     }
 
-    /// Sets the end of the lease, a point of [`clock::boot_ms`].
+    /// Sets the end of the lease, in milliseconds of [`clock::boot_ms`].
     pub fn set_lease(&self, boot_ms: u64) {
         self.lease_ends_ms.store(boot_ms, Release);
     }
@@ -81,13 +81,13 @@ impl Membership {
         }
     }
 
-    /// Notes that a purge begins. Answers of peers that had not applied it are not stored any more. Called
+    /// Records that a purge begins. Answers of peers that had not applied it are not stored any more. Called
     /// before any core applies the purge.
     pub fn note_begun(&self, generation: u64, sequence: u64) {
         self.begun.fetch_max(at(generation, sequence), AcqRel);
     }
 
-    /// Notes that all cores have applied the purges up to this sequence of the stream with this generation.
+    /// Records that all cores have applied the purges up to this sequence of the stream with this generation.
     pub fn note_applied(&self, generation: u64, sequence: u64) {
         self.note_begun(generation, sequence);
         self.applied.fetch_max(at(generation, sequence), Release);
@@ -131,7 +131,7 @@ mod tests {
         assert_eq!((membership.applied(), membership.begun()), (7, 7));
         membership.note_begun(0, 9);
         assert_eq!((membership.applied(), membership.begun()), (7, 9));
-        // The sequence of a new stream starts with 1, and counts as later.
+        // The sequence of a new stream starts at 1, and counts as later than that of the previous stream.
         membership.note_applied(1, 1);
         assert!(membership.applied() > 9 && membership.begun() == membership.applied());
         membership.note_applied(0, 1_000_000);

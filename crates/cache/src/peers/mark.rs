@@ -7,8 +7,8 @@
 //! ```
 //! *What it proves:* the other side has the secret, the request is unchanged, it is for us and for this
 //! process (`epoch`), and it has not come before (`number`). No clock is needed: an epoch is a number that a
-//! process chooses at its start, and sends with each answer. The content and the heads of answers are as safe
-//! as the network between the two is.
+//! process chooses at its start, and sends with each answer. The content and the heads of answers are not
+//! authenticated: their safety depends on the network between the two.
 
 use std::{collections::HashMap, fmt::Write as _};
 
@@ -23,9 +23,10 @@ const BEGINNING: &[u8] = b"\r\nNighttrain-Peer: ";
 const VERSION: &str = "v1;";
 const MAC: &str = ";mac=";
 const ANEW: &str = ";anew";
-/// Processes whose request numbers are remembered.
+/// Maximum number of processes whose request numbers are remembered.
 const ASKERS_MAX: usize = 512;
-/// Request numbers remembered per process. A request whose number is further behind is refused as late.
+/// Number of request numbers that are remembered per process. A request with an older number is refused as
+/// late.
 const NUMBERS_KEPT: u64 = 1 << 16;
 
 /// MAC of a request.
@@ -62,7 +63,7 @@ pub(crate) enum How {
     Declined,
     /// Not answered: the peer has not yet applied the purge that the request names.
     Behind,
-    /// Not answered: the peer is another process than the request was signed for.
+    /// Not answered: the peer's process is not the one that the request was signed for.
     Epoch,
 }
 
@@ -93,16 +94,16 @@ pub(crate) struct PeerAnswerMark {
     pub(crate) epoch: u64,
 }
 
-/// Reason for which a request is not accepted as a peer's.
+/// Reason why a request is not accepted as a peer's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MarkError {
-    /// The request has no valid MAC: there is none, it was made without the secret, or for another
+    /// The request has no valid MAC: the MAC is missing, or was made without the secret or for another
     /// accelerator.
     Forged,
-    /// The request has come before.
+    /// The request was received before.
     Replayed,
-    /// The request was signed for another process: an earlier one of ours, or for one whose epoch was
-    /// unknown.
+    /// The request was signed for another process: an earlier process of this accelerator, or one whose epoch
+    /// was unknown.
     Epoch(Mac),
 }
 
@@ -117,7 +118,7 @@ impl SigningInput {
     fn mac(&self, parts: &[&[u8]]) -> Mac {
         let mut context = hmac::Context::with_key(&self.0);
         for part in parts {
-            // The lengths keep two different lists of parts from being the same bytes.
+            // The length prefixes prevent two different lists of parts from having the same bytes.
             context.update(&(part.len() as u64).to_le_bytes());
             context.update(part);
         }
@@ -145,8 +146,8 @@ impl SigningInput {
         (head, mac)
     }
 
-    /// Reads the signed field of a head that came to `owner`; `None` if no peer has signed it. [`Numbers`]
-    /// check that the head is for this process and has not come before.
+    /// Reads the signed field of a head that `owner` has received; `None` if no peer has signed it.
+    /// [`Numbers`] check that the head is for this process and was not received before.
     pub(crate) fn read_request_mark<'h>(&self, head: &'h [u8], owner: &str) -> Option<(Ask<'h>, Mac)> {
         let at = memmem::rfind(head, BEGINNING)?;
         // The field must be last, so that nothing unsigned follows it.
@@ -156,15 +157,15 @@ impl SigningInput {
         if !bool::from(mac.ct_eq(&theirs)) {
             return None;
         }
-        let anew = said.strip_suffix(ANEW);
-        let mut words = anew.unwrap_or(said).strip_prefix(VERSION)?.split(';');
+        let bypass_stored = said.strip_suffix(ANEW);
+        let mut words = bypass_stored.unwrap_or(said).strip_prefix(VERSION)?.split(';');
         let ask = Ask {
             asker: word(&mut words, "asker")?,
             id: u64::from_str_radix(word(&mut words, "id")?, 16).ok()?,
             number: word(&mut words, "number")?.parse().ok()?,
             epoch: u64::from_str_radix(word(&mut words, "epoch")?, 16).ok()?,
             sequence: word(&mut words, "sequence")?.parse().ok()?,
-            is_anew: anew.is_some(),
+            is_anew: bypass_stored.is_some(),
         };
         words.next().is_none().then_some((ask, mac))
     }
@@ -208,9 +209,9 @@ fn word<'w>(words: &mut impl Iterator<Item = &'w str>, name: &str) -> Option<&'w
     words.next()?.strip_prefix(name)?.strip_prefix('=')
 }
 
-/// Request numbers that have come from each process. *Bounds:* [`ASKERS_MAX`] processes, all of which have
-/// the secret, with 8 KiB each. When there is no room for another, the owner clears the table and begins a
-/// new epoch ([`Numbers::is_full`]).
+/// Request numbers received from each process. *Bounds:* [`ASKERS_MAX`] processes, all of which have the
+/// secret, with 8 KiB each. When there is no room for another, the owner clears the table and begins a new
+/// epoch ([`Numbers::is_full`]).
 #[derive(Default)]
 pub(crate) struct Numbers(HashMap<u64, Window>);
 
@@ -230,7 +231,7 @@ impl Numbers {
     ///
     /// # Errors
     /// [`MarkError::Epoch`] if the request was for another process. [`MarkError::Replayed`] if the request
-    /// has come before.
+    /// was received before.
     pub(crate) fn take(&mut self, ask: &Ask<'_>, mac: &Mac, epoch: u64) -> Result<(), MarkError> {
         if ask.epoch != epoch {
             return Err(MarkError::Epoch(*mac));
@@ -238,7 +239,7 @@ impl Numbers {
         if self.is_new(ask.id, ask.number) { Ok(()) } else { Err(MarkError::Replayed) }
     }
 
-    /// Notes a number, and returns whether it is new.
+    /// Records a number, and returns whether it is new.
     fn is_new(&mut self, id: u64, number: u64) -> bool {
         let words = usize::try_from(NUMBERS_KEPT / 64).unwrap_or_default();
         let new = || Window { greatest: 0, seen: vec![0; words].into() };

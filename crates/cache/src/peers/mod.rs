@@ -65,22 +65,23 @@ type Lock<T> = std::sync::Mutex<T>;
 pub(crate) const BACK_OFF_MIN: Duration = Duration::from_secs(1);
 /// Longest back-off of a failed peer. The back-off doubles with each further failure.
 pub(crate) const BACK_OFF_MAX: Duration = Duration::from_secs(30);
-/// Time within which a second request for the same key to its owner makes us store the answer, too.
+/// Time within which a second request to the owner for the same key makes us store the answer, too.
 pub(crate) const KEPT_WITHIN: Duration = Duration::from_secs(60);
-/// Addresses that a core remembers for [`KEPT_WITHIN`], and addresses that a visitor of ours has changed.
+/// Slots of a core's table of addresses asked for within [`KEPT_WITHIN`], and of its table of addresses that
+/// a visitor of ours has changed.
 pub(crate) const ASKED_PLACES: usize = 4096;
 /// Interval of the interim responses (102) that a peer sends while its answer is not ready, as signs of life.
 pub(crate) const SIGN_EVERY: Duration = Duration::from_millis(100);
-/// Fields that we add to a client's request when it is sent to a peer.
+/// Maximum number of fields that we add to a client's request when it is sent to a peer.
 pub(crate) const FIELDS_MORE: usize = 8;
-/// Bytes that we add to a client's request when it is sent to a peer.
+/// Maximum number of bytes that we add to a client's request when it is sent to a peer.
 pub(crate) const HEAD_BYTES_MORE: usize = 4 << 10;
 
 /// State of the peers that the cores share.
 pub(crate) struct Peers {
     pub(crate) rules: PeerRules,
     signing: SigningInput,
-    /// Number of our process, for the peers that we ask.
+    /// Number that identifies this process to the peers that it asks.
     id: u64,
     numbers: AtomicU64,
     table: Lock<Arc<Table>>,
@@ -167,7 +168,7 @@ impl Peers {
         (!chosen.is_own).then_some(chosen)
     }
 
-    /// Returns the owner of a key, as long as nothing changes.
+    /// Returns the owner of a key by the current loads and back-offs; `None` without peers.
     pub(crate) fn owner(&self, primary: &[u8]) -> Option<Arc<Peer>> {
         self.chosen(primary, clock::monotonic_ms(), |_| true)
     }
@@ -215,7 +216,8 @@ impl Peers {
     /// Reads and accepts the signed field of a request to us.
     ///
     /// # Errors
-    /// [`MarkError`] if no peer has sent the request, if it was for another process, or has come before.
+    /// [`MarkError`] if no peer has sent the request, if it was for another process, or if it was received
+    /// before.
     pub(crate) fn verify_request<'h>(&self, head: &'h [u8]) -> Result<(Ask<'h>, Mac), MarkError> {
         // The MAC is compared before the lock is taken, so that a stranger's requests delay no core.
         let (ask, mac) = self.signing.read_request_mark(head, &self.rules.name).ok_or(MarkError::Forged)?;

@@ -30,11 +30,11 @@ pub(crate) struct Peer {
     pub(super) is_own: bool,
     /// Seed of the peer for rendezvous hashing.
     pub(super) seed: u64,
-    /// Server behind the peer's connections; `None` for this accelerator itself.
+    /// The peer as a server to connect to; `None` for this accelerator itself.
     pub(super) member: Option<Arc<Member>>,
     /// Keys that we are asking the peer for now.
     asked: Arc<AtomicUsize>,
-    /// Keys that the peer fetched by its last report, and the time of that report.
+    /// Number of keys that the peer was fetching at its last report, and the time of that report.
     told: AtomicUsize,
     told_ms: AtomicU64,
     /// End of the back-off; 0 if there is none.
@@ -175,7 +175,7 @@ impl Peer {
         told.max(self.asked.load(Relaxed))
     }
 
-    /// Notes an answer of the peer, which ends its back-off.
+    /// Records an answer of the peer, which ends its back-off.
     pub(super) fn answered(&self, told: &PeerAnswerMark, is_hit: bool) {
         self.told.store(told.load, Relaxed);
         self.told_ms.store(clock::monotonic_ms(), Relaxed);
@@ -187,7 +187,7 @@ impl Peer {
         }
     }
 
-    /// Notes a failure of the peer, which starts its back-off.
+    /// Records a failure of the peer, which starts its back-off.
     pub(crate) fn failed(&self, why: &str) {
         self.failures.fetch_add(1, Relaxed);
         let now_ms = clock::monotonic_ms();

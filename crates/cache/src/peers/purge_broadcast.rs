@@ -8,7 +8,7 @@ use std::{fmt, pin::Pin, sync::Arc};
 
 use crate::peers::lease::Membership;
 
-/// Objects that one purge is about, however many they are.
+/// Selection of the objects that one purge is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Invalidate {
     /// Objects with one of these tags.
@@ -26,19 +26,19 @@ pub enum Invalidate {
     Doubted,
 }
 
-/// Broadcast of a purge that has been applied here to the other accelerators.
+/// Broadcasts purges to the other accelerators, after the purges were applied here.
 pub trait PurgeBroadcast: Send + Sync {
     /// Broadcasts a purge. The future is ready when all accelerators are certain to receive it.
     ///
     /// # Errors
-    /// The reason for which they will not.
+    /// The reason why they will not.
     fn broadcast(&self, what: Invalidate, is_soft: bool) -> BroadcastFuture;
 }
 
 /// Future of a broadcast.
 pub type BroadcastFuture = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
 
-/// Cluster handle that all cores have.
+/// Handle of the accelerator's cluster, shared by all cores.
 #[derive(Clone, Default)]
 pub struct ClusterHandle {
     /// State of the lease and of applied purges.

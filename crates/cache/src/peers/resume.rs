@@ -1,4 +1,4 @@
-//! Resumes an answer at the origin when its peer has died in the middle of it (RFC 9110 §14.2, §13.1.5).
+//! Resumes an answer at the origin when the peer that sent it failed in the middle (RFC 9110 §14.2, §13.1.5).
 
 use std::sync::Arc;
 
@@ -65,7 +65,7 @@ pub(crate) async fn resume(
 struct Rest {
     etag: Box<[u8]>,
     first: u64,
-    /// Offset behind the last missing byte; `None` for all bytes to the end.
+    /// Offset after the last missing byte; `None` for all bytes to the end.
     end: Option<u64>,
     /// Length of the complete content, if known.
     complete: Option<u64>,

@@ -158,12 +158,11 @@ fn each_asks_as_itself_and_only_the_one_that_is_asked_answers() {
 #[derive(Default)]
 struct Instance {
     membership: Membership,
-    /// Last purge that the page's core has applied; the other cores follow.
+    /// Last purge that the page's core has applied; the other cores apply it later.
     on_core: u64,
     /// Version of the page that is stored.
     stored: Option<u64>,
-    /// The fetch under way: the purge position that it began with, and whether a purge has applied to it
-    /// since.
+    /// The fetch under way: the purge position at its beginning, and whether the page was purged since.
     asks: Option<(u64, bool)>,
 }
 
@@ -176,8 +175,8 @@ enum Step {
     Begin(bool),
     Core(bool),
     Apply(bool),
-    /// An instance begins to ask the other for the page; in the next step it gets the answer. The other looks
-    /// up its store only in that step.
+    /// An instance begins to ask the other for the page, and gets the answer in the next step, in which the
+    /// other looks up its store.
     Ask(bool),
     Answer(bool),
     /// An instance fetches the page from the origin by itself.
@@ -197,8 +196,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..80)
 }
 
-/// Returns whether no instance ever stores a version that a purge it has applied was about. `by` is the purge
-/// position that an asking instance goes by.
+/// Returns whether no instance ever stores a version after it has applied the purge of that version. `by`
+/// returns the purge position that an instance sends when it asks the other.
 fn nothing_stale(steps: &[Step], by: impl Fn(&Membership) -> u64) -> bool {
     let mut all = [Instance::default(), Instance::default()];
     let mut published = 0;
@@ -236,7 +235,7 @@ fn nothing_stale(steps: &[Step], by: impl Fn(&Membership) -> u64) -> bool {
                 let other = &mut all[usize::from(!which)];
                 let carried_out = other.membership.applied();
                 let answered = *other.stored.get_or_insert(published);
-                // Otherwise the origin is asked, which has the current version.
+                // If the peer's answer is not usable, the origin is asked, which has the current version.
                 let version = if is_usable(carried_out, sequence) { answered } else { published };
                 if !is_forgotten {
                     all[usize::from(which)].stored = Some(version);

@@ -22,7 +22,7 @@ use crate::coding::Coding;
 
 /// Codings that distinguish variants.
 const CODINGS: [&[u8]; 3] = [b"br", b"gzip", b"zstd"];
-/// Most members of a list that are evaluated.
+/// Maximum number of members of a list that are evaluated.
 const MEMBERS_MAX: usize = 16;
 
 /// Quality in thousandths.
@@ -333,7 +333,7 @@ mod tests {
             }
         }
 
-        /// A normal form is its own normal form, and does not depend on the order of the members.
+        /// Normalization is idempotent, and does not depend on the order of the members.
         #[test]
         fn what_is_made_is_made_of_itself(members in proptest::collection::vec(("[a-zA-Z*]{1,3}|gzip|br|zstd", 0u16..=1000), 0..8), turn in 0usize..8) {
             let text = |members: &[(String, u16)]| {

@@ -16,16 +16,16 @@ use crate::coding::{Coding, Compress};
 const OF_THE_BYTES: [&str; 6] =
     ["content-md5", "content-digest", "repr-digest", "digest", "signature", "signature-input"];
 
-/// Reason for which content is left as it is.
+/// Reason why content is left as it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeftAlone {
     /// Compression is turned off.
     Off,
     /// The status is not 200.
     Status,
-    /// The origin has already encoded it.
+    /// The origin has already encoded the content.
     Coded,
-    /// Content of this media type would hardly shrink.
+    /// Content of this media type does not compress well.
     Type,
     /// The content is too short, or too long.
     Length,
@@ -88,7 +88,7 @@ impl LeftAlone {
 /// caller that has the whole content checks it with [`Compress::takes`].
 ///
 /// # Errors
-/// The reason for which the content is left as it is.
+/// The reason why the content is left as it is.
 pub fn codable(
     head: &ResponseHead<'_, '_>,
     body_bytes: Option<u64>,
@@ -112,15 +112,15 @@ pub fn codable(
 }
 
 /// Media types of compressed files. Some origins also send the matching `Content-Encoding` with them. A
-/// client that saves such a file wants it as it is, whatever it accepts.
+/// client that saves such a file wants it compressed, whatever codings it accepts.
 const FILES_IN_A_CODING: [&[u8]; 3] = [b"application/gzip", b"application/x-gzip", b"application/zstd"];
 
 /// Checks whether a response's content may be decoded for clients that do not accept the origin's coding, and
 /// returns that coding. `body_bytes` is the length as sent, `None` while it is unknown.
 ///
 /// # Errors
-/// The reason for which the content is left as it is: [`LeftAlone::Coded`] if the origin sent it in no
-/// coding, in several, or in an unknown one.
+/// The reason why the content is left as it is: [`LeftAlone::Coded`] if the origin sent it in no coding, in
+/// several, or in an unknown one.
 pub fn decodable(
     head: &ResponseHead<'_, '_>,
     body_bytes: Option<u64>,
@@ -150,7 +150,7 @@ fn once<'h>(headers: &Headers<'h, '_>, known: KnownHeader) -> Option<&'h [u8]> {
     headers.known(known).filter(|_| !headers.is_repeated(known))
 }
 
-/// Checks that the response says nothing that would be false for its content in another coding.
+/// Checks that the response has no field that would be wrong for its content in another coding.
 fn transformable(headers: &Headers<'_, '_>) -> Result<(), LeftAlone> {
     let is_tagged_badly = || {
         headers.has(KnownHeader::Etag)

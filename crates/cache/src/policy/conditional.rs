@@ -94,7 +94,7 @@ pub fn evaluate(
     }
 }
 
-/// Returns the coding in which a client's tag names the content whose own tag is `etag`.
+/// Returns the coding whose suffix a client's tag has after the stored tag `etag`.
 fn coding_named(tag: &EntityTag<'_>, etag: &EntityTag<'_>) -> Option<Coding> {
     let suffix = tag.opaque.strip_prefix(etag.opaque)?;
     Coding::ALL.into_iter().find(|coding| coding.tag_suffix().as_bytes() == suffix)
@@ -135,7 +135,7 @@ pub fn coding_had(
         .find(|coding| *coding != Coding::Decoded && accepted.accepts(*coding))
 }
 
-/// Returns the coding of which the client has a part by its `If-Range`, and wants another part.
+/// Returns the coding of the partial copy that a client wants to complete, by the tag in its `If-Range`.
 pub fn coding_of_part(headers: &Headers<'_, '_>, etag: &EntityTag<'_>) -> Option<Coding> {
     let tag = headers.known(KnownHeader::IfRange).and_then(EntityTag::parse)?;
     // §13.1.5: parts of representations that match only weakly must not be combined.
@@ -188,7 +188,7 @@ fn range(headers: &Headers<'_, '_>, validators: &Validators<'_>, complete: u64) 
     }
 }
 
-/// Most ranges of one request.
+/// Maximum number of ranges in one request.
 pub const RANGES_MAX: usize = 32;
 
 /// Longest gap that is sent with its neighbouring ranges: about the head of a part.
@@ -246,8 +246,8 @@ pub fn several_ranges(headers: &Headers<'_, '_>, complete: u64) -> Vec<std::ops:
     ranges
 }
 
-/// Returns whether the client's part and ours are of the same representation, byte for byte (RFC 9110
-/// §13.1.5).
+/// Returns whether the client's partial copy and the stored response are of the same representation, byte for
+/// byte (RFC 9110 §13.1.5).
 fn if_range_holds(headers: &Headers<'_, '_>, validators: &Validators<'_>) -> bool {
     let Some(value) = headers.known(KnownHeader::IfRange) else { return true };
     if headers.is_repeated(KnownHeader::IfRange) {

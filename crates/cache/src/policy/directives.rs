@@ -1,6 +1,6 @@
 //! Parsed forms of `Cache-Control`, `Pragma` and `CDN-Cache-Control` (RFC 9111 §5.2, RFC 9213).
 //!
-//! A contradictory or malformed value gets the reading that lets a cache do less.
+//! A contradictory or malformed value is read in the way that restricts the cache more.
 
 use sfv::{BareItem, Dictionary, ListEntry, Parser};
 use wire::http1::{
@@ -137,7 +137,7 @@ impl ResponseDirectives {
     pub fn of_cache_control(headers: &Headers<'_, '_>) -> Self {
         let mut read = Self::default();
         for directive in headers.known_all(KnownHeader::CacheControl).flat_map(directives) {
-            // Bytes that are not UTF-8 are no directive's name.
+            // A name that is not UTF-8 matches no known directive.
             let name = std::str::from_utf8(directive.name).unwrap_or_default();
             if let Some(seconds) = read.seconds(name) {
                 seconds.add(directive.seconds());

@@ -16,7 +16,7 @@ use super::{
 const HEURISTIC_PART: u64 = 10;
 
 /// Longest heuristic freshness: a day. (RFC 7234 §5.5.4 asked for a warning beyond that; a page that was last
-/// changed ten years ago should not be kept for a year without the origin's word.)
+/// changed ten years ago should not be kept for a year without a statement of its origin.)
 pub const HEURISTIC_LIFETIME_S_MAX: u32 = 24 * 60 * 60;
 
 /// Times of the exchange with the origin, in seconds since 1970.
@@ -110,8 +110,8 @@ pub struct Freshness {
     pub for_cookies: bool,
     /// The response itself says that visitors with cookies may share it, or by which cookies it differs.
     pub said_for_all: bool,
-    /// The response says `public` or `s-maxage`, so clients whose identity the origin learns may share it,
-    /// too.
+    /// The response says `public` or `s-maxage`, so it may also be shared by clients whose identity the
+    /// origin learns.
     pub for_all: bool,
 }
 

@@ -10,7 +10,7 @@ use wire::http1::{
 use super::request::Method;
 
 /// Returns whether the answer to a request invalidates stored responses: the method is unsafe (or unknown),
-/// and the status is no error (2xx or 3xx).
+/// and the status is not an error (2xx or 3xx).
 pub const fn invalidates(method: Method, status: u16) -> bool {
     matches!(method, Method::OtherUnsafe) && matches!(status, 200..=399)
 }
@@ -26,7 +26,7 @@ pub struct Base<'a> {
     pub path_and_query: &'a str,
 }
 
-/// Returns the references in a response that may name more to invalidate, for [`same_origin_path`].
+/// Returns the references in a response to further URLs to invalidate, which [`same_origin_path`] resolves.
 pub fn references<'b>(headers: &Headers<'b, '_>) -> impl Iterator<Item = &'b [u8]> {
     headers.known(KnownHeader::Location).into_iter().chain(headers.header("content-location"))
 }

@@ -5,7 +5,7 @@
 //!  request ──RuleResult, RequestFacts──> recv ──┬─ Synth(fault) · Purge · Pass(reason)
 //!                                   └─ Lookup ── secondary_key (vary) ──> a stored response?
 //!                                                    │ yes                        │ no
-//!                                        may_reuse (reuse) ── no ──┐              │
+//!                                        judge_reuse (reuse) ── no ──┐            │
 //!                                                    │ yes         v              v
 //!                                   evaluate (conditional)         fetch from the origin
 //!                                   304 · 206 · 416 · whole                │ ResponseFacts

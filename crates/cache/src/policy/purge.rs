@@ -25,7 +25,7 @@ use wire::{filter::QuotedValue, http1::head::RequestHead};
 
 use crate::tags;
 
-/// Most tags in one request.
+/// Maximum number of tags in one request.
 pub const TAGS_ASKED_MAX: usize = 4096;
 
 /// Parsed purge request.
@@ -37,14 +37,14 @@ pub struct PurgeTarget<'a> {
     pub is_soft: bool,
 }
 
-/// Objects that a [`PurgeTarget`] is about.
+/// Objects that a purge request asks to purge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum What<'a> {
     /// The address of the request.
     Address,
     /// Objects with one of these tags; at least one tag, at most [`TAGS_ASKED_MAX`].
     Tags(Vec<Cow<'a, [u8]>>),
-    /// All objects with tags. The pattern is no list of tags, and cannot be matched against hashes.
+    /// All objects with tags. The pattern is not a list of tags, and cannot be matched against hashes.
     Tagged(&'a str),
     /// All objects.
     All,
@@ -52,7 +52,7 @@ pub enum What<'a> {
     Ban(Cow<'a, [u8]>),
 }
 
-/// Reason for which a purge request is not understood.
+/// Reason why a purge request is not understood.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NotUnderstood {
     /// `BAN` or `PURGEKEYS` names no tags.
@@ -148,7 +148,8 @@ fn parse_ban(head: &RequestHead<'_, '_>, host: &[u8]) -> Result<Option<What<'sta
         return Ok(match (is_said, target) {
             (true, _) if tests.is_empty() => Some(What::All),
             (true, _) => Some(ban(&tests)),
-            // A request without a field or target has more likely lost its field than it means everything.
+            // A request with neither fields nor a target has probably lost its fields, and does not mean all
+            // objects.
             (false, "/" | "*") => None,
             (false, _) => Some(ban(&[("req.url", "~", target)])),
         });
@@ -159,7 +160,7 @@ fn parse_ban(head: &RequestHead<'_, '_>, host: &[u8]) -> Result<Option<What<'sta
     let method = head.header("x-purge-method").unwrap_or_default();
     let pattern = match head.header("x-ban-regex") {
         Some(pattern) if method.eq_ignore_ascii_case(b"ban-regex") => Cow::Borrowed(text(pattern)?),
-        // No page has such a name, so the target is a pattern.
+        // No page has such a path, so the target is a pattern.
         _ if method.eq_ignore_ascii_case(b"regex") || target.ends_with("/.*") => Cow::Borrowed(target),
         _ if target.contains('*') => Cow::Owned(with_wildcards(target)),
         _ => return Ok(None),
@@ -264,9 +265,9 @@ fn split<'a>(text: &'a [u8], by: &'static [u8]) -> impl Iterator<Item = &'a [u8]
     })
 }
 
-/// Reads one tag of a pattern as plain text. A backslash makes the next character literal, and a full stop
-/// stands for itself (in a list of tags it is never a wildcard). `None` if any other character has a meaning
-/// in patterns.
+/// Reads one tag of a pattern as plain text. A backslash makes the next character literal, and a full stop is
+/// taken literally (in a list of tags it is never a wildcard). `None` if any other character has a meaning in
+/// patterns.
 fn literal(tag: &[u8]) -> Option<Cow<'_, [u8]>> {
     if tag.is_empty() {
         return None;
@@ -296,7 +297,7 @@ mod tests {
     use super::*;
     use crate::policy::test_heads::with_request;
 
-    /// Parses a purge request: `None` stands for everything, an empty list for the address.
+    /// Parses a purge request. `None` means all objects, and an empty list the request's address.
     fn read(line: &str, headers: &str) -> Result<(Option<Vec<String>>, bool), NotUnderstood> {
         let fields: Vec<Box<str>> = tags::TAG_FIELDS.map(Into::into).to_vec();
         with_request(line, headers, |head| {

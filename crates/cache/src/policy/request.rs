@@ -114,7 +114,7 @@ pub enum Recv {
     Synth(Fault),
 }
 
-/// Reason for which a request bypasses the store.
+/// Reason why a request bypasses the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PassReason {
     /// The method is neither GET nor HEAD (RFC 9111 §4: the method must allow reuse; RFC 9110 §9.2.3).
@@ -219,8 +219,8 @@ pub fn recv(request: &RequestFacts) -> Recv {
         ruled.pass
     };
     match pass {
-        // RFC 9111 §5.2.1.7: the answer is a stored response that meets the other constraints, or 504. Here
-        // none can meet them.
+        // RFC 9111 §5.2.1.7: the answer is a stored response that meets the other constraints, or 504. A
+        // request that bypasses the store can only get 504.
         Some(_) if directives.only_if_cached => Recv::Synth(Fault::OnlyIfCached),
         Some(reason) => Recv::Pass(reason),
         None if directives.only_if_cached && must_fetch => Recv::Synth(Fault::OnlyIfCached),

@@ -46,7 +46,7 @@ pub enum Reuse {
     No(NotReused),
 }
 
-/// Reason for which a stored response is not used.
+/// Reason why a stored response is not used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum NotReused {
     /// The response is stale (RFC 9111 §4.2).
@@ -97,9 +97,9 @@ impl NotReused {
 
 /// Returns whether a stored response may answer a request with cookies.
 ///
-/// This is the counterpart of the rule in [`storable`](super::storable()). If only a heuristic or a setting
-/// of ours allows storing a page, visitors with a cookie may be meant to get another page than those without.
-/// So a response stored for the latter is not served to the former.
+/// This is the counterpart of the rule in [`storable`](super::storable()). If only a heuristic or one of our
+/// settings allows storing a page, visitors with a cookie may be meant to get another page than visitors
+/// without. So a response stored for visitors without a cookie is not served to visitors with one.
 pub const fn may_share(for_cookies: bool, has_cookie: bool, rule: CookieRule) -> bool {
     for_cookies || !has_cookie || matches!(rule, CookieRule::Rfc)
 }

@@ -9,18 +9,18 @@ use wire::http1::{
 use super::request::PassReason;
 use crate::config::{Methods, Pattern, SiteRules};
 
-/// Result of a site's rules for a request. The default stands for no rule.
+/// Result of a site's rules for a request. The default is the result of no rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RuleResult {
     /// The request's host belongs to no site, and there is no default site.
     pub is_misdirected: bool,
     /// The allowed methods, if the request's method is not among them.
     pub taken: Option<Methods>,
-    /// The request bypasses the store, for this reason.
+    /// Reason why the request bypasses the store, if it does.
     pub pass: Option<PassReason>,
     /// Freshness lifetime of a successful answer.
     pub ttl_s: Option<u32>,
-    /// The lifetime counts as stated by the answer itself, so that visitors with cookies share the answer.
+    /// The lifetime counts as if the answer had stated it, so that visitors with cookies share the answer.
     /// Requires a plain path ([`is_plain`]), so that the origin sees the path that the rule was written for.
     pub is_ttl_for_cookies: bool,
     /// The request does not wait for the fetch of another request.
@@ -102,7 +102,7 @@ fn has_plain_characters(path: &[u8]) -> bool {
 }
 
 /// Returns the first byte of a path, whether it is percent-encoded, and the rest; `None` at the end. A
-/// percent sign without two hex digits stands for itself.
+/// percent sign without two hex digits is returned unchanged.
 fn next_byte(path: &[u8]) -> Option<(u8, bool, &[u8])> {
     let digit = |of: u8| char::from(of).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     match path {
@@ -154,7 +154,7 @@ pub fn is_without_cookies(rules: &SiteRules, headers: &Headers<'_, '_>) -> bool 
         || rules.origin.sticky.as_deref().is_some_and(|name| has_only(headers, name))
 }
 
-/// Appends the cookies of a `Cookie` line, except those with that name. No key includes a site's sticky
+/// Appends the cookies of a `Cookie` line, except those with this name. No key includes a site's sticky
 /// cookie, so no fetch for the store sends it. Returns `false` if there is no other cookie.
 pub fn append_other_cookies(value: &[u8], name: &str, out: &mut Vec<u8>) -> bool {
     let start = out.len();
@@ -167,7 +167,7 @@ pub fn append_other_cookies(value: &[u8], name: &str, out: &mut Vec<u8>) -> bool
     out.len() > start
 }
 
-/// Returns whether a pair is the cookie with that name, with or without a value.
+/// Returns whether a pair is the cookie with this name, with or without a value.
 fn is_named(pair: &[u8], name: &str) -> bool {
     let pair_name = &pair[..memchr::memchr(b'=', pair).unwrap_or(pair.len())];
     pair_name.trim_ascii() == name.as_bytes()
@@ -182,7 +182,8 @@ fn has_cookie(headers: &Headers<'_, '_>, rules: &[Pattern]) -> bool {
     })
 }
 
-/// Returns whether all cookies have that name, which is the sticky cookie's and carries no other information.
+/// Returns whether every cookie has this name: the name of the sticky cookie, which carries no other
+/// information.
 fn has_only(headers: &Headers<'_, '_>, name: &str) -> bool {
     let mut pairs = headers.known_all(KnownHeader::Cookie).flat_map(|value| value.split(|&b| b == b';'));
     pairs.all(|pair| is_named(pair.trim_ascii(), name))

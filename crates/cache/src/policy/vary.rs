@@ -17,20 +17,21 @@ use wire::http1::{
     known::KnownHeader,
 };
 
-/// Most header names in one `Vary`; a response with more is not stored ([`VaryFault::TooLarge`]).
+/// Maximum number of header names in one `Vary`; a response with more is not stored
+/// ([`VaryFault::TooLarge`]).
 pub const VARY_NAMES_MAX: usize = 16;
-/// Most bytes of a spec; a response with more is not stored.
+/// Maximum length of a spec in bytes; a response with a longer one is not stored.
 pub const VARY_SPEC_BYTES_MAX: usize = 512;
 
 /// Names in `Vary` in lower case, sorted, without duplicates, separated by commas. Empty if the response does
 /// not vary.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Vary {
-    /// Invariant: the form that [`spec`](Self::spec) documents.
+    /// Names in the form that [`spec`](Self::spec) documents.
     spec: SmallVec<[u8; 64]>,
 }
 
-/// Reason for which a response's variants cannot be distinguished.
+/// Reason why a response's variants cannot be distinguished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum VaryFault {
     /// `*` occurs: the variants depend on things that a cache cannot see.
@@ -104,8 +105,8 @@ impl Vary {
 ///
 /// Values are compared as §4.1 allows: lines with the same name are combined, and white space around the
 /// commas between list members does not count; in fields whose members ignore case, nor does case. Fields
-/// that are no lists are compared byte by byte. A field that is not sent to the origin counts as absent, and
-/// a field of ours counts as we send it.
+/// that are not lists are compared byte by byte. A field that is not sent to the origin counts as absent, and
+/// a field that we write counts with the value that we send.
 pub fn secondary_key(spec: &[u8], fields: &impl SelectingFields, out: &mut Vec<u8>) {
     if spec.is_empty() {
         return;
@@ -124,7 +125,7 @@ pub fn secondary_key(spec: &[u8], fields: &impl SelectingFields, out: &mut Vec<u
     }
 }
 
-/// Fields by which an origin may select a variant: those that it is sent, except hop-by-hop fields.
+/// Request fields by which an origin may select a variant: the fields sent to it, except hop-by-hop fields.
 pub trait SelectingFields {
     /// Appends `=` and the normal form of a field ([`accept`](super::accept)), if the field has one;
     /// otherwise appends nothing and returns `false`. `name` is in lower case.
@@ -141,16 +142,17 @@ enum Shape {
     List,
     /// A list, compared by its members and ignoring case.
     CaselessList,
-    /// Compared byte by byte: no list, or a list whose members may hold bare commas.
+    /// Compared byte by byte: not a list, or a list whose members may hold bare commas.
     Opaque,
 }
 
 fn shape(name: &str) -> Shape {
     match name {
-        // RFC 9110 §12.5.1, §12.5.2, §12.5.4, §8.4.1: media types, charsets, language tags and codings ignore case.
-        // Accept is not among them: values of media type parameters may not.
+        // RFC 9110 §12.5.1, §12.5.2, §12.5.4, §8.4.1: media types, charsets, language tags and codings ignore
+        // case. Accept is not among them, because the values of media type parameters may be case-sensitive.
         "accept-charset" | "accept-encoding" | "accept-language" => Shape::CaselessList,
-        // Products and comments (§10.1.5), credentials (§11.6.2), cookies (RFC 6265 §4.2), references and dates.
+        // Values compared byte by byte: products and comments (§10.1.5), credentials (§11.6.2), cookies (RFC
+        // 6265 §4.2), references and dates.
         "user-agent"
         | "cookie"
         | "authorization"
@@ -322,7 +324,8 @@ mod tests {
         assert_eq!(key("accept-encoding,accept-language", "Accept-Encoding: gzip ,br"), "=br, gzip\n-");
     }
 
-    /// The slow twin: for each name the members of all its lines in order, or nothing.
+    /// The slow twin: for each name in the spec the members of all its lines in order, or `None` if it has no
+    /// line.
     fn twin(spec: &str, lines: &[(String, String)]) -> Vec<Option<Vec<String>>> {
         spec.split(',')
             .map(|name| {

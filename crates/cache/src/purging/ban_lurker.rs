@@ -14,8 +14,8 @@ use engine::cores::clock;
 
 use crate::{core::Core, counters::Counter};
 
-/// Objects that a round examines: a quarter of a millisecond with one ban, a few milliseconds with the most
-/// bans.
+/// Number of objects that a round examines: this takes a quarter of a millisecond with one ban, and a few
+/// milliseconds with the maximum number of bans.
 const OBJECTS_A_ROUND: usize = 256;
 
 /// Drops the bans that are done on all cores, then runs a round. Returns whether there is more to do now.
@@ -26,7 +26,7 @@ pub(crate) fn lurk(core: &Core) -> bool {
     let Some(from) = bans.walk(clock::unix_ms()) else { return false };
     let mut shard = core.shard.borrow_mut();
     if shard.is_warming() {
-        // The file's contents are not known yet.
+        // The store is still reading its file, so not all objects are known.
         return false;
     }
     let swept = shard.sweep(from, OBJECTS_A_ROUND, |object| bans.is_walked_down(object));
@@ -35,8 +35,7 @@ pub(crate) fn lurk(core: &Core) -> bool {
     true
 }
 
-/// Returns whether there are bans to look after later, because other cores may have more objects to walk
-/// through.
+/// Returns whether the lurker must run again later, because some bans are not done on all cores.
 pub(crate) fn is_lurking(core: &Core) -> bool {
     core.file.is_none() && core.invalidations.has_unfinished_bans()
 }

@@ -1,9 +1,9 @@
 //! Distribution of a purge to all cores, by tag, soft, or of everything: each core applies it to its own
 //! table ([`invalidations`](crate::purging::invalidations)), and the purge is answered when all have.
 //!
-//! A full ring is waited for as long as a purge of one address waits ([`purge`](crate::states::purge)). After
-//! that the answer is that the purge failed, although some cores may have applied it: a second try does no
-//! harm.
+//! If a core's ring is full, the purge waits as long as a purge of one address does
+//! ([`purge`](crate::states::purge)), and is then reported as failed, although some cores may have applied
+//! it. A second try does no harm.
 
 use std::{sync::Arc, time::Duration};
 
@@ -63,10 +63,10 @@ pub(crate) async fn apply_on_all_cores(what: What, is_soft: bool) -> Result<bool
     Ok(timeout(UNLINK_WAIT_MAX, kept).await.is_ok_and(|kept| kept == Ok(true)))
 }
 
-/// Does the same as [`spread`], from a thread that may block.
+/// Does the same as [`apply_on_all_cores`], from a thread that may block.
 ///
 /// # Errors
-/// As [`spread`].
+/// As [`apply_on_all_cores`].
 pub(crate) fn spread_from_outside(
     cores: usize,
     book: &Book,
@@ -148,7 +148,7 @@ mod tests {
             assert_eq!(core.counters.value(Counter::TagsPurged), 1);
         });
 
-        // Fills the last ring, which is no longer read.
+        // Fills the ring of the last core, which no longer reads it.
         while with_core(|core| core.give(2, message(&Arc::new(invalidation()), false).0)).is_ok() {}
         assert_eq!(super::apply_on_all_cores(tags(), false).await, Err(CoreBusy));
         with_core(|core| assert_eq!(core.counters.value(Counter::PurgesRefused), 1));

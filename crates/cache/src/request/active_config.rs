@@ -28,7 +28,7 @@ pub(crate) struct ActiveConfig {
     pub(crate) clients: Arc<ConnectionCounts>,
     /// Request rates of each client.
     pub(crate) rates: Arc<Rates>,
-    /// Cost to the origins of crawlers and unknown clients.
+    /// Budgets of crawlers and unknown clients for the cost of their requests to the origins.
     pub(crate) work: Arc<Work>,
 }
 

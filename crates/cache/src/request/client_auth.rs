@@ -18,18 +18,18 @@ use crate::config::{ClientCertificates, FINGERPRINT, NAMES};
 /// TLS authentication of a client's connection.
 #[derive(Debug, Clone)]
 pub(crate) enum ClientAuth {
-    /// No TLS of ours.
+    /// A connection without TLS.
     Plain,
-    /// TLS, without a request for a certificate.
+    /// A TLS connection on which no certificate was requested.
     Unasked,
-    /// TLS, and a certificate was requested.
+    /// A TLS connection on which a certificate was requested.
     Asked(Arc<CertificateResult>),
 }
 
 /// Result of requesting a certificate.
 #[derive(Debug)]
 pub(crate) struct CertificateResult {
-    /// Authorities that had to sign it.
+    /// Authorities by which the certificate had to be signed.
     authorities: AuthoritiesId,
     /// Identity in the certificate; `None` if the client sent none.
     identity: Option<Identity>,
@@ -67,7 +67,7 @@ pub(crate) enum ClientStanding {
     Anybody,
     /// A client whose certificate the site's authorities have signed.
     Known,
-    /// The site needs a certificate that this connection was not asked for, or whose time is over.
+    /// The site needs a certificate that was not requested on this connection, or that has expired.
     Wanted,
 }
 

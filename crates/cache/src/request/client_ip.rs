@@ -44,7 +44,7 @@ impl Peer {
         Self { address, connection, scheme, is_believed }
     }
 
-    /// Returns a peer accelerator, which is trusted.
+    /// Returns the other end of a connection from a peer accelerator, which is trusted to name its clients.
     pub(crate) fn of_ours(address: SocketAddr) -> Self {
         let connection = number_of(address);
         Self { address: address.ip().to_canonical(), connection, scheme: Scheme::Http, is_believed: true }
@@ -55,7 +55,7 @@ impl Peer {
         self.address
     }
 
-    /// Returns the request with its scheme, and its client.
+    /// Returns the request's head with its scheme, and the client of the request.
     #[inline]
     pub(crate) fn asks<'b, 'h>(
         &self,

@@ -1,9 +1,9 @@
 //! Key under which an answer is stored: scheme, host, port, path and query, and the variant.
 //!
 //! `[S] host [:port] NUL path ?query`, with the host in lower case and without the scheme's default port (RFC
-//! 9110 §4.2.3). `S` stands for https; no host in lower case begins with it. None of the parts can hold a
-//! NUL, so no two requests share a key by accident. A variant's key has a second NUL, the generation of the
-//! list of headers that it varies by, and their values (RFC 9111 §4.1). The key of an encoded variant
+//! 9110 §4.2.3). `S` marks https; no host in lower case begins with it. None of the parts can hold a NUL, so
+//! no two requests share a key by accident. A variant's key has a second NUL, the generation of the list of
+//! headers that it varies by, and their values (RFC 9111 §4.1). The key of an encoded variant
 //! (`encoded_variants`) is the object's key with its sequence number and the coding appended; the key of a
 //! slice (`slices`) has the slice's number there.
 //!
@@ -146,7 +146,7 @@ pub(crate) fn path(key: &[u8]) -> &[u8] {
     &key[host_of(key).len()..]
 }
 
-/// Returns the path and query of any key: in a variant's or a hit-for-miss entry's key a NUL ends them.
+/// Returns the path and query of any key. In the key of a variant or a hit-for-miss note, a NUL ends them.
 pub(crate) fn url(key: &[u8]) -> &[u8] {
     let rest = path(key);
     &rest[..memchr::memchr(0, rest).unwrap_or(rest.len())]
@@ -157,12 +157,12 @@ pub(crate) fn primary(key: &[u8]) -> &[u8] {
     &key[..host_of(key).len() + url(key).len()]
 }
 
-/// Seed of [`place`]: a constant that no store uses as its seed by design.
+/// Seed of [`place`]: a fixed constant, unlike the stores' seeds.
 const PLACE_SEED: u64 = 0x706c_6163_6573;
 
-/// Returns the hash of the host and path of any key, without scheme and port. A purge names a page by this
-/// hash, under whatever scheme and port the page is stored. Only hashes of addresses and tags are compared
-/// with it.
+/// Returns the hash of the host and path of any key, without scheme and port. A purge identifies a page by
+/// this hash, whatever scheme and port the page is stored under. The hash is compared only with hashes of
+/// addresses and tags.
 pub(crate) fn place(key: &[u8]) -> Hash {
     Hash::seeded(url(key), Hash::seeded(host_and_port(key).0, PLACE_SEED).word())
 }
@@ -249,9 +249,10 @@ pub(crate) fn append_variant(key: &mut Vec<u8>, generation: u64, spec: &[u8], fi
 }
 
 /// Marks the end of an encoded variant's key, together with the coding's number. No key of a variant by
-/// `Vary` or of a hit-for-miss entry ends so.
+/// `Vary` or of a hit-for-miss note ends in this way.
 const TWIN: u8 = b'C';
-/// Bytes that an encoded variant's key appends to its object's: a NUL, a sequence number, and these two.
+/// Number of bytes that an encoded variant's key adds to its object's key: a NUL, a sequence number, and two
+/// bytes that mark the end.
 const TWIN_BYTES: usize = 1 + size_of::<u64>() + 2;
 
 /// Extends the key of an object to the key of its content in a coding. `sequence` is the object's, so that
@@ -271,8 +272,8 @@ pub(crate) fn is_twins(key: &[u8]) -> bool {
 /// Marks the end of a slice's key, together with a byte that is in no header's value, and in no encoded
 /// variant's key.
 const BLOCK: u8 = b'B';
-/// Bytes that a slice's key appends to its object's: a NUL, a sequence number, the slice's number, and these
-/// two.
+/// Number of bytes that a slice's key adds to its object's key: a NUL, a sequence number, the slice's number,
+/// and two bytes that mark the end.
 const BLOCK_BYTES: usize = 1 + size_of::<u64>() + size_of::<u32>() + 2;
 
 /// Extends the key of an object to the key of a slice of it. `sequence` is the object's, so that slices of an
@@ -295,7 +296,7 @@ pub(crate) fn is_blocks(key: &[u8]) -> bool {
     matches!(end, [0, .., BLOCK, 1])
 }
 
-/// Returns the hash for a variant's key (whose own hash is `own`) that belongs to the same core as the
+/// Returns the hash for a variant's key, whose own hash is `own`. The result belongs to the same core as the
 /// primary key, because that core writes both.
 pub(crate) fn hash_of_variant(primary: Hash, own: Hash) -> Hash {
     // The store chooses the owning core by the low half of a hash.

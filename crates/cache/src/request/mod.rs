@@ -1,10 +1,10 @@
-//! A request that could not be answered at once, kept while the origin is asked, and the head that the origin
-//! is sent.
+//! A request that could not be answered at once, kept while the origin is asked, and the head that is sent to
+//! the origin.
 //!
 //! *Memory:* the client's head with the positions of its fields, parsed once. The origin's head is an edited
 //! copy of it (RFC 9110 §7.6): target and authority in the form of the key, no hop-by-hop fields, our fields
-//! appended. A site's rules change a fetch for the store as they change the key; a passed request keeps the
-//! target and the cookies of its client.
+//! appended. A site's rules change a fetch for the store in the same way as the key; a passed request keeps
+//! the target and the cookies of its client.
 
 pub(crate) mod active_config;
 pub(crate) mod client_auth;
@@ -46,13 +46,13 @@ pub(crate) struct Request {
     primary_bytes: usize,
     /// Framing of the request's body.
     pub(crate) framing: Framing,
-    /// Client of the request, for the fields that tell the origin.
+    /// Client of the request, as reported to the origin in the forwarding fields.
     pub(crate) visitor: Visitor,
     /// TLS authentication of the client.
     pub(crate) came: ClientAuth,
     /// The origin is told about the client's certificate.
     is_known: bool,
-    /// Configuration that the request was judged by, and is answered by.
+    /// Configuration by which the request was judged and is answered.
     pub(crate) in_force: Arc<ActiveConfig>,
     /// Site of the request in that configuration.
     pub(crate) site: SiteId,
@@ -142,7 +142,7 @@ impl Request {
         Self { block: Some(Box::new(block)), ..self.under(key, hash) }
     }
 
-    /// Returns the part of the key that all variants of the target share, which is a key by itself.
+    /// Returns the part of the key that all variants of the target share, which is itself a key.
     pub(crate) fn primary(&self) -> &[u8] {
         &self.key[..self.primary_bytes]
     }
@@ -163,8 +163,8 @@ impl Request {
         self.head.head_bytes()
     }
 
-    /// Returns how many more servers may forward the request, if its method is OPTIONS and it says so (RFC
-    /// 9110 §7.6.2). `TRACE`, which has the same field, is never forwarded.
+    /// Returns how many more servers may forward the request, if it is OPTIONS with `Max-Forwards` (RFC 9110
+    /// §7.6.2). `TRACE`, which may have the same field, is never forwarded.
     pub(crate) fn max_forwards(&self) -> Option<u64> {
         let head = self.head();
         let said = (head.method == "OPTIONS").then(|| head.known(KnownHeader::MaxForwards))??;

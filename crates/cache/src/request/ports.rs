@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU16, Ordering::Relaxed};
 
 use crate::request::key;
 
-/// Most ports that are remembered.
+/// Maximum number of ports that are remembered.
 const PORTS_MAX: usize = 8;
 
 /// Ports that were seen in keys, for all cores; 0 for a free entry.
@@ -25,7 +25,7 @@ impl Ports {
         Self { are_more: AtomicBool::new(true), ..Self::default() }
     }
 
-    /// Notes the port in a key under which an object is stored.
+    /// Records the port in a key under which an object is stored.
     pub(crate) fn note(&self, key: &[u8]) {
         let Some(port) = key::host_and_port(key).1.filter(|port| *port != 0) else { return };
         for place in &self.seen {

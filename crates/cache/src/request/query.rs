@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use crate::config::SiteRules;
 
-/// Most parameters that are sorted; a query with more keeps their order.
+/// Maximum number of parameters that are sorted; a query with more keeps its order.
 const SORTED_MAX: usize = 128;
 
 /// Appends an address's path and query, by a site's rules.

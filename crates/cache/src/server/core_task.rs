@@ -42,7 +42,7 @@ use std::{
     time::Duration,
 };
 
-/// Everything that one core is started with.
+/// State that is handed to one core at its start.
 pub(super) struct Seed {
     pub(super) listeners: Vec<BoundSocket>,
     pub(super) shard: Shard,
@@ -118,8 +118,8 @@ pub(super) async fn run_core(context: CoreContext, seed: Seed, shared: Arc<Share
         let _ = accepting.await;
     }
     shared.ready.fetch_sub(1, Ordering::AcqRel);
-    // Idle connections are closed now, busy ones after their answer. A loop stays until the last client of
-    // all loops is gone, because a client of another loop may follow a fetch of this one.
+    // Idle connections are closed now, busy ones after their answer. A loop runs until the last client of all
+    // loops is gone, because a client of another loop may read the answer of a fetch on this one.
     loop {
         let left = with_core(|core| {
             core.draining.set(true);
@@ -171,7 +171,7 @@ fn receive(core: &Core, message: Message) {
                 core.count(Counter::Purges);
             }
             spread::apply(core, &invalidation);
-            // The requester may be gone; the purge holds all the same.
+            // The requester may be gone; the purge stays in effect.
             let _ = done.send(());
         }
         Message::Bans(done) => {

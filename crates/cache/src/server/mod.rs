@@ -110,7 +110,7 @@ pub struct Server {
     registry: Arc<Registry>,
     store: Arc<Store>,
     cores: Cores,
-    /// The store's file. Dropped after the loops, so that everything that they have appended is written.
+    /// The store's file. Dropped after the loops, so that everything the loops have appended is written.
     file: Option<OpenFile>,
     /// Threads that encode and decode content. Dropped after the loops.
     _coding: CodingPool,
@@ -120,7 +120,7 @@ pub struct Server {
     loops: usize,
     book: Arc<Book>,
     head_limits: HeadLimits,
-    /// Configuration that the cores were given last.
+    /// Latest configuration that was given to the cores.
     in_force: Lock<Arc<ActiveConfig>>,
     /// Resolver of the origins' host names.
     names: Lock<Names>,
@@ -144,8 +144,8 @@ impl Server {
     /// once the function has returned.
     ///
     /// # Errors
-    /// Returns [`StartError`] if an address is in use or not ours, the store cannot be reserved, or the loops
-    /// cannot be started.
+    /// Returns [`StartError`] if an address is in use or cannot be bound, the store cannot be reserved, or
+    /// the loops cannot be started.
     pub fn start(config: Config) -> Result<Self, StartError> {
         Self::start_logged(config, None)
     }
@@ -438,7 +438,7 @@ impl Server {
 
     /// Purges everything that has one of these tags, everything stored under a URL, or the whole store; hard
     /// or soft. Blocks until every core has applied the purge. The cost does not depend on the number of
-    /// objects.
+    /// affected objects.
     ///
     /// # Errors
     /// [`PurgeError`] if the URL cannot be parsed, or the server is stopping.
@@ -518,8 +518,8 @@ impl Server {
     }
 }
 
-/// Our pseudonym in the Via of requests. No other instance has it, so a request that arrives with it has run
-/// in a loop.
+/// Our pseudonym in the `Via` of requests. No other instance uses it, so a request that arrives with it has
+/// come back to us in a loop.
 fn pseudonym(name: &str) -> io::Result<Arc<str>> {
     let number = engine::random::number()? as u32;
     Ok(format!("{name}-{number:08x}").into())

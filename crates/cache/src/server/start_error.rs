@@ -38,7 +38,7 @@ pub enum StartError {
     /// The file of purges beside the store's file cannot be used.
     #[error("{0}")]
     Purges(#[from] PurgesError),
-    /// The process may not use as much memory as the store needs.
+    /// The store needs more memory than the process may use.
     #[error("cannot set up the store: {0}")]
     Memory(#[from] TooLittleMemory),
     /// The helper threads that read the store's file cannot be started.

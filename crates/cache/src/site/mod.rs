@@ -36,9 +36,9 @@ pub(crate) struct Sites {
     of_sites: Box<[OfSite]>,
 }
 
-/// Identity of a server's connections: its address, its rules, and the host that it is sent.
+/// Identity of a server's connections: its address, its rules, and the host sent to it.
 type OfMember = (Server, ServerRules, Option<Box<str>>);
-/// Identity of an origin.
+/// Identity of an origin's group of servers: the origin, its rules, and the host sent to it.
 type OfGroup = (Option<Origin>, OriginRules, Option<Box<str>>);
 
 /// Servers of all origins.
@@ -52,12 +52,13 @@ pub(crate) struct Members {
 /// State of one site that all cores share.
 struct OfSite {
     group: Arc<Group>,
-    /// Authorities that sign its clients' certificates.
+    /// Authorities that sign the certificates of the site's clients.
     authorities: Option<AuthoritiesId>,
     told: Arc<SiteHints>,
 }
 
-/// Hints about a site that were logged, kept while the site has the same hosts.
+/// Hints that the log gives about a site: flags for hints already given, and statistics for others. Kept
+/// while the site has the same hosts.
 struct SiteHints {
     of_shared_pages: AtomicBool,
     unfresh: Majority,
@@ -161,7 +162,7 @@ impl Sites {
         &self.of_sites[site.index()].group
     }
 
-    /// Returns the flag that the log has warned of pages that differ between a site's visitors
+    /// Returns the flag that is set once the log has warned of pages that differ between a site's visitors
     /// ([`cookie_leak_check`](crate::admin::cookie_leak_check)).
     pub(crate) fn cookie_leak_flag(&self, site: SiteId) -> &AtomicBool {
         &self.of_sites[site.index()].told.of_shared_pages

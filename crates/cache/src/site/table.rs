@@ -1,9 +1,9 @@
 //! Table of sites: the site of a host, and its rules. It is built at the start, and then only read.
 //!
 //! A host is looked up in the form of a key, in lower case and without its port: first by its whole name,
-//! then by its suffixes, from the longest on. *Bounds:* [`SITES_MAX`] sites. Names longer than
+//! then by its suffixes, beginning with the longest. *Bounds:* [`SITES_MAX`] sites. Names longer than
 //! [`HOST_BYTES_MAX`] belong to no site, and no suffix is looked up that is longer than the longest
-//! configured one, so a host of many dots costs little.
+//! configured one, so a host with many dots costs little.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ use crate::{
     policy::RuleResult,
 };
 
-/// Most bytes of a host's name (RFC 1035 §2.3.4).
+/// Maximum length of a host's name in bytes (RFC 1035 §2.3.4).
 const HOST_BYTES_MAX: usize = 255;
 
 /// Number of a site.
@@ -49,9 +49,9 @@ type Hosts = HashMap<Box<[u8]>, SiteId>;
 #[derive(Debug)]
 pub(crate) struct SiteTable {
     exactly: Hosts,
-    /// Sites by the suffix of the name, with its first dot.
+    /// Sites by a suffix of the host's name, including the suffix's first dot.
     below: Hosts,
-    /// Length of the longest suffix.
+    /// Length of the longest suffix in bytes.
     end_bytes_max: usize,
     /// Rules by site, those of the default site first.
     rules: Box<[SiteRules]>,
@@ -62,7 +62,7 @@ pub(crate) struct SiteTable {
     certificate_fields: Box<[Box<str>]>,
     /// The default site has an origin.
     has_default: bool,
-    /// There are no rules that could decide a request.
+    /// The default site has an origin, and no site has a rule that could decide a request.
     decides_nothing: bool,
 }
 

@@ -1,6 +1,5 @@
-//! Tests of exchanges whose client leaves, and of exchanges in which request and answer go on at the same
-//! time. The sockets are real. The loop is the test's own, and the tests count its turns where something must
-//! happen at once.
+//! Tests of exchanges whose client leaves, and of exchanges in which request and answer overlap. The sockets
+//! are real. The loop is the test's own, and the tests count its turns where something must happen at once.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -144,7 +143,7 @@ fn post(path: &str, more: &str) -> String {
 
 const EVENTS: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n";
 
-/// The origin's connection ends as soon as the client has gone, although the origin says nothing: for misses
+/// The origin's connection ends as soon as the client has gone, although the origin sends nothing: for misses
 /// and passes, for chunked answers and answers that end with the connection, with and without `no-store`.
 #[test]
 fn event_streams_end_at_their_clients_fin() {
@@ -324,7 +323,7 @@ fn sites_may_end_all_exchanges_at_a_fin() {
     });
 }
 
-/// Bytes that a client sends behind a request under way are read as its next requests.
+/// Bytes that a client sends after a request that is still under way are read as its next requests.
 #[test]
 fn requests_behind_a_slow_one_are_answered() {
     run(async {
@@ -347,8 +346,8 @@ fn requests_behind_a_slow_one_are_answered() {
     });
 }
 
-/// Many requests that arrive together with the end of a chunked body do not lose the answer. No more of them
-/// is buffered than one read takes.
+/// Many requests that arrive together with the end of a chunked body do not lose the answer. At most the
+/// bytes of one read are buffered.
 #[test]
 fn much_behind_a_chunked_body_is_not_lost() {
     run(async {

@@ -47,7 +47,7 @@ pub(crate) struct Onward {
     request: Arc<Request>,
     piece: Vec<u8>,
     held: ClientMemoryGuard,
-    /// The origin has the whole body, or takes no more of it.
+    /// The origin has received the whole body, or takes no more of it.
     is_over: bool,
 }
 

@@ -27,9 +27,9 @@ use crate::{
     states::hit,
 };
 
-/// Age in seconds below which a stored answer stays fresh, whatever a HEAD shows. With fields that are in no
-/// key a client could make the origin answer differently each time; so the client can turn one hit in this
-/// time into a fetch, and not every hit.
+/// Age in seconds below which a stored answer stays fresh, whatever a HEAD shows. A client could use fields
+/// that are in no key to make the origin answer differently each time. With this limit such a client turns
+/// one hit in this time into a fetch, and not every hit.
 const AGE_S_MIN: u64 = 10;
 
 /// Compares the stored response with the answer to a passed request, if that answer allows a comparison.

@@ -321,8 +321,8 @@ fn hits_without_allocations(scribe: Option<Scribe>) {
         let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let mut allocations = Allocations::new().expect("the counting allocator");
-        // Before a purge; after one of other objects; and after two bans: one whose result is remembered, and
-        // one that is evaluated each time.
+        // The cases: before a purge; after purges of other objects; and after two bans, one whose result is
+        // remembered, and one that is evaluated each time.
         let ban = |text: &str| What::Ban(Ban::parse(text.as_bytes(), &[]).expect("an expression"));
         for (number, purges) in [
             vec![],
@@ -394,7 +394,7 @@ async fn measure(
     let (stop, told_to_stop) = std::sync::mpsc::channel::<()>();
     let (request, at_once, status) = (case.request.clone(), case.at_once, case.status);
     let client = std::thread::spawn(move || {
-        // A client that fails signals, too, so that the test does not wait for ever.
+        // The signal is also sent if the client fails, so that the test does not wait for ever.
         let _failed = TellOnPanic(Arc::clone(&tell));
         let mut stream = TcpStream::connect(address).expect("a connection");
         ask(&mut stream, request.as_bytes(), at_once, WARM_UP / at_once * at_once, status);

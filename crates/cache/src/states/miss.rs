@@ -1,5 +1,4 @@
-//! *miss*: one fetch for all requests for the same object, and a new lookup if that turned out to be another
-//! variant.
+//! *miss*: one fetch for all requests for the same object, and a new lookup if the answer is another variant.
 
 use std::sync::Arc;
 
@@ -35,12 +34,14 @@ use crate::{
 /// *miss*: answers with the result of a fetch, this request's own or another's, or looks up again.
 pub(crate) async fn miss(
     request: &Arc<Request>,
-    anew: bool,
-    alone: bool,
+    bypass_stored: bool,
+    no_collapse: bool,
     fwd: Fwd,
     client: &mut impl Downstream,
 ) -> Step {
-    let Some(start) = fetch::ask(request, anew, alone, client).await else { return Step::Gone };
+    let Some(start) = fetch::ask(request, bypass_stored, no_collapse, client).await else {
+        return Step::Gone;
+    };
     match start {
         FetchOutcome::Body { response, cursor, collapsed } => {
             // A request that joined a fetch may have come after a purge that the fetch began before.
@@ -54,9 +55,9 @@ pub(crate) async fn miss(
             };
             let misfit = if collapsed { misfit() } else { None };
             if misfit == Some(Misfit::Stale) {
-                // Waiting for the next fetch would be in vain, too.
-                let look = Look { alone: true, ..Look::of(Trust::Fresh, None) };
-                return look_again(request, anew, fwd, look);
+                // The answer of the next fetch would not fit either, so the request does not wait for one.
+                let look = Look { no_collapse: true, ..Look::of(Trust::Fresh, None) };
+                return look_again(request, bypass_stored, fwd, look);
             }
             if misfit.is_none() && is_far_behind(request, &response) {
                 // A pass makes the origin send only the range. The answer that has begun is dropped, and its
@@ -72,7 +73,7 @@ pub(crate) async fn miss(
                     ..CacheStatus::fwd(fwd)
                 };
                 if is_to_be_decoded(request, &response) && cursor.is_stored_whole(bytes_max()).await {
-                    return look_again(request, anew, fwd, Look::of(Trust::Validated, Some(status)));
+                    return look_again(request, bypass_stored, fwd, Look::of(Trust::Validated, Some(status)));
                 }
                 return match of_response(request, response, Content::Growing(cursor), status) {
                     Ok(answer) => Step::Answer(Box::new(answer)),
@@ -83,30 +84,30 @@ pub(crate) async fn miss(
         FetchOutcome::Again => {}
         FetchOutcome::Validated { set_cookie } => {
             let look = Look { set_cookie, ..Look::of(Trust::Validated, None) };
-            return look_again(request, anew, fwd, look);
+            return look_again(request, bypass_stored, fwd, look);
         }
         FetchOutcome::StandIn => {
             with_core(|core| core.lately.note(request.hash, clock::monotonic_ms()));
-            return look_again(request, anew, fwd, Look::of(Trust::StandIn, None));
+            return look_again(request, bypass_stored, fwd, Look::of(Trust::StandIn, None));
         }
-        // (The last two occur only for slices.)
+        // `OtherVersion` and `NoBlock` occur only for slices.
         FetchOutcome::Alone | FetchOutcome::OtherVersion | FetchOutcome::NoBlock => {
             return Step::Then(State::Pass(None));
         }
         FetchOutcome::Failed(error) => return Step::Then(State::OriginFailed(error)),
     }
     // The object may be stored by now, perhaps under the key of a variant.
-    look_again(request, anew, fwd, Look::of(Trust::Fresh, None))
+    look_again(request, bypass_stored, fwd, Look::of(Trust::Fresh, None))
 }
 
 /// Detail in Cache-Status for a range that was fetched by itself, because the whole is not stored.
 pub(crate) const RANGE_ALONE: &str = "range-alone";
 
-/// Most bytes of an answer that are read and dropped to reach a range in it.
+/// Maximum number of bytes of an answer that are read and dropped to reach a range in it.
 const SKIPPED_BYTES_MAX: u64 = slice::BLOCK_BYTES;
 
-/// Returns whether a request asks for a range so far into an answer which is not stored that too many bytes
-/// before it would be read for nothing.
+/// Returns whether a request asks for a range that begins so far into an answer that too many bytes before it
+/// would be read and dropped. Returns false for an answer that is stored.
 fn is_far_behind(request: &Request, response: &Response) -> bool {
     if response.is_stored() || request.is_of_peer || request.block.is_some() {
         return false;
@@ -175,19 +176,19 @@ struct Look {
     /// `Set-Cookie` lines that the answer gets in addition to its head.
     set_cookie: Vec<u8>,
     /// The request joins no other request's fetch if it misses again.
-    alone: bool,
+    no_collapse: bool,
 }
 
 impl Look {
     const fn of(trust: Trust, said: Option<CacheStatus>) -> Self {
-        Self { trust, said, as_sent: false, set_cookie: Vec::new(), alone: false }
+        Self { trust, said, as_sent: false, set_cookie: Vec::new(), no_collapse: false }
     }
 }
 
 /// Looks a request up again, as the hit path does. After the origin was asked this is not reported as a hit,
 /// even if the store has the bytes.
-fn look_again(request: &Arc<Request>, anew: bool, fwd: Fwd, look: Look) -> Step {
-    let Look { trust, said, as_sent, set_cookie, alone: is_alone } = look;
+fn look_again(request: &Arc<Request>, bypass_stored: bool, fwd: Fwd, look: Look) -> Step {
+    let Look { trust, said, as_sent, set_cookie, no_collapse: is_alone } = look;
     with_core_of(request, |core| {
         let (mut key, mut stored_head) = (Vec::new(), Vec::new());
         let turn = core.reader.turn();
@@ -210,9 +211,11 @@ fn look_again(request: &Arc<Request>, anew: bool, fwd: Fwd, look: Look) -> Step 
             Err(slow) => slow,
         };
         let state = match slow.state {
-            State::Miss { anew: again, alone, only_if_cached } => {
-                State::Miss { anew: anew || again, alone: alone || is_alone, only_if_cached }
-            }
+            State::Miss { bypass_stored: again, no_collapse, only_if_cached } => State::Miss {
+                bypass_stored: bypass_stored || again,
+                no_collapse: no_collapse || is_alone,
+                only_if_cached,
+            },
             State::Decode(undecoded) => {
                 State::Decode(Box::new(DecodeFirst { said, set_cookie, ..*undecoded }))
             }
@@ -265,7 +268,7 @@ pub(crate) fn of_response(
     };
     let has_content = head.method != "HEAD" && !is_bodiless(response.meta.status);
     let (lines, length, range) = match verdict {
-        // Answers as a hit does.
+        // An unsatisfiable range gets the same error as on a hit.
         Verdict::Unsatisfiable { complete } => return Err(Fault::RangeNotSatisfiable { complete }),
         Verdict::NotModified => (Lines::NotModified, Length::None, None),
         Verdict::Partial { first, last, complete } => {

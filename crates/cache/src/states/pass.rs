@@ -1,5 +1,5 @@
 //! *pass*: sends a request with its body to the origin, without the store, and the answer to its client only.
-//! Also the request for a WebSocket.
+//! Requests for a WebSocket are sent here, too.
 
 use std::{sync::Arc, time::Duration};
 
@@ -243,7 +243,7 @@ impl<D: Downstream> RequestSender for Upload<'_, D> {
             let part = if more { Part::Bytes(&piece) } else { Part::End(&trailers) };
             let handed = exchange.send_body(part, is_chunked, limits).await.map_err(SendError::Origin)?;
             piece.clear();
-            // The last part may cross with the answer to the whole request.
+            // After the last part the upload is over, whether or not the origin has answered by then.
             if handed == SendResult::Answered || !more {
                 return Ok(handed);
             }

@@ -5,7 +5,7 @@
 //!                                                       │ any other answer
 //!                                                       ▼ is the request's, as one that was passed
 //! ```
-//! Bytes that the client sends behind its request are held back until the origin has answered 101: until then
+//! Bytes that the client sends after its request are held back until the origin has answered 101: until then
 //! it would take them for another request. WebSocket is the only protocol that may be switched to; `h2c`, for
 //! one, would be a way around every rule here.
 //!
@@ -13,8 +13,9 @@
 //! that it does not take wait in the lane, and that side is not read meanwhile. *Bounds:* a lane holds the
 //! bytes of one read ([`READ_BYTES`], or an HTTP/2 stream's window), and both lanes are charged to the memory
 //! that [clients hold](crate::client::limits::client_budget). Pipes count among the origin's lasting answers;
-//! one for which there is no room is answered 503. A pipe ends if nothing moves for `pipe_idle_time_max`, or
-//! its client takes nothing for `send_stall_max`. A drain ends all pipes; their clients connect again.
+//! a request for which there is no room is answered 503. A pipe ends if nothing moves for
+//! `pipe_idle_time_max`, or its client takes nothing for `send_stall_max`. A drain ends all pipes; their
+//! clients connect again.
 
 use std::{
     cell::RefCell,
@@ -42,9 +43,9 @@ use crate::{
 
 /// Bytes read at once from one side.
 const READ_BYTES: usize = 16 << 10;
-/// Most reads in one turn of the loop, after which other tasks run.
+/// Maximum number of reads in one turn of the loop, after which other tasks run.
 const TURN_READS_MAX: usize = 16;
-/// Interval of the checks for an idle pipe, and for a drain.
+/// Interval of the checks whether a pipe is idle or the server is draining.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 thread_local! {
@@ -92,9 +93,9 @@ pub(crate) trait Duplex: Send {
 /// Reason for the end of a pipe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
-    /// A side has closed, or a drain ended the pipe; all bytes before were forwarded.
+    /// One side has closed, or a drain ended the pipe; all earlier bytes were forwarded.
     Closed,
-    /// A side is gone.
+    /// The connection of one side has failed.
     Gone,
     /// No byte moved for too long.
     Idle,
@@ -117,14 +118,14 @@ impl End {
     }
 }
 
-/// Bytes under way in one direction.
+/// Bytes that are being forwarded in one direction.
 struct Lane {
     waiting: Vec<u8>,
     at: usize,
     held: ClientMemoryGuard,
     /// The sending side has closed.
     is_ended: bool,
-    /// Time at which bytes moved last.
+    /// Time at which bytes were last forwarded.
     moved: Instant,
 }
 
@@ -138,7 +139,7 @@ impl Lane {
         self.at == self.waiting.len()
     }
 
-    /// Accounts for forwarded bytes, and frees memory that is not needed any more.
+    /// Accounts for forwarded bytes, and frees memory that is no longer needed.
     fn passed(&mut self, bytes: usize) {
         self.at += bytes;
         self.moved = clock::now();
@@ -160,7 +161,7 @@ impl Lane {
 }
 
 impl Pipe {
-    /// Forwards bytes until one side ends; `early` holds the bytes that the client sent behind its request.
+    /// Forwards bytes until one side ends; `early` holds the bytes that the client sent after its request.
     pub(crate) async fn run(self, early: Vec<u8>, client: &mut impl Duplex) -> End {
         let Self { line, permit: _permit, early: answered, head: _ } = self;
         let _open = OpenPipe::new();
@@ -183,7 +184,7 @@ impl Pipe {
         })
         .await;
         count(end);
-        // The origin may have gone before.
+        // The origin may already have closed the connection.
         let _ = flow.origin.shutdown().await;
         end
     }
@@ -191,7 +192,7 @@ impl Pipe {
 
 fn count(end: End) {
     let counter = match end {
-        // A full budget is counted where it is exceeded.
+        // `Full` is counted where the budget is exceeded.
         End::Closed | End::Full => return,
         End::Gone => Counter::PipesBroken,
         End::Idle => Counter::PipesIdle,
@@ -223,7 +224,7 @@ impl Flow {
         Poll::Pending
     }
 
-    /// Ends the pipe once one side has closed and the other has all bytes from before.
+    /// Ends the pipe once one side has closed and the other has received all earlier bytes.
     fn poll_end(&mut self, cx: &mut Context<'_>, client: &mut impl Duplex) -> Poll<End> {
         let is_over = |lane: &Lane| lane.is_ended && lane.is_empty();
         let is_end = is_over(&self.down) || is_over(&self.up) && self.down.is_empty();

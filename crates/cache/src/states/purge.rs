@@ -32,7 +32,7 @@ const NOT_KEPT: &str = "Purged, but not written to disk: the purge may be lost i
 
 const NOT_EVERYWHERE: &str = "Not purged everywhere: a core is overloaded. Try again.\n";
 
-/// *purge*: drops what a request asks for. On the visitors' port only listed networks and holders of the
+/// *purge*: drops what a request asks for. On the visitors' port only listed networks and senders with the
 /// token may purge: behind a proxy on this machine every stranger comes from loopback.
 pub(crate) async fn purge(request: &Request) -> Answer<'static> {
     if !with_core_of(request, |core| may_purge(core, request)) {
@@ -83,18 +83,18 @@ async fn run_detached(
 /// it.
 ///
 /// # Errors
-/// The reason for which they will not.
+/// The reason why they will not.
 async fn broadcast(told: Option<Invalidate>, is_soft: bool) -> Result<(), String> {
     let abroad = with_core(|core| core.among.abroad.clone());
     let Some((abroad, what)) = abroad.zip(told) else { return Ok(()) };
     abroad.broadcast(what, is_soft).await
 }
 
-/// A purge, as a request asks for it.
+/// A purge that a request asks for.
 struct PurgeOrder {
     /// Objects to purge, and whether softly; `None` for the object under the request's address.
     what: Option<(What, bool)>,
-    /// Broadcast form of the purge; `None` without other accelerators.
+    /// The purge in the form that is broadcast; `None` without other accelerators.
     told: Option<Invalidate>,
 }
 
@@ -118,7 +118,7 @@ fn may_purge(core: &Core, request: &Request) -> bool {
     core.config.purge_from.iter().any(|network| network.contains(request.visitor.address))
 }
 
-/// Logs once that a token came over plain HTTP, where it can be read on the way.
+/// Logs once that a token was sent over plain HTTP, where others on the network can read it.
 #[cold]
 fn warn_of_token(core: &Core, request: &Request) {
     if !core.book.has_warned_of_token.swap(true, Ordering::Relaxed) {
@@ -147,7 +147,7 @@ fn parse_order(core: &Core, request: &Request) -> Result<PurgeOrder, String> {
             Some((What::Tags(tags.collect()), is_soft))
         }
         Purge::Tagged(pattern) => {
-            // A sender of an invalid pattern has made a mistake, and the answer shows where.
+            // An invalid pattern is the sender's mistake, and the answer shows where it is.
             let text = format!("req.url ~ {}", QuotedValue(pattern));
             Ban::parse(text.as_bytes(), &core.config.tags).map_err(|fault| {
                 format!("Nothing was purged: {fault}.\n\n{}\n", fault.marked(text.as_bytes()))
@@ -165,7 +165,8 @@ fn parse_order(core: &Core, request: &Request) -> Result<PurgeOrder, String> {
     Ok(PurgeOrder { what, told })
 }
 
-/// Converts a purge to the form of a broadcast, because other accelerators have other hashes.
+/// Converts a purge to the form that is broadcast: URLs and tags as text, because other accelerators have
+/// other hashes.
 fn broadcast_form(what: &Purge<'_>, primary: &[u8]) -> Invalidate {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     match what {
@@ -258,7 +259,7 @@ pub(crate) fn unlink(
     hit_for_miss::forget(core, key);
     let under_way = core.in_flight.borrow_mut().forget(key);
     let mut shard = core.shard_mut();
-    // The file has not been read yet: if it has the object, that is dropped, too.
+    // While the file is still being read, the object may be in it; it is then dropped there, too.
     let is_warming = shard.is_warming();
     let was_there = shard.unlink(hash, key) || under_way || is_warming;
     // The requesting client may be gone; the object is dropped all the same.
@@ -321,7 +322,7 @@ mod tests {
 
         let mut told = Vec::new();
         let other = async {
-            // The task has sent its message, and waits.
+            // By now the task has sent its message, and waits for the answer.
             tokio::time::sleep(RING_PAUSE).await;
             while !told.iter().any(|told| matches!(told, Message::Unlink { key: of, .. } if *of == key)) {
                 inboxes[1].try_recv_batch(&mut told);

@@ -10,8 +10,8 @@ use crate::{
     request::Request,
 };
 
-/// Stores an answer under a request's address. If its owner cannot be reached now, it is not stored; a later
-/// GET fetches it.
+/// Stores an answer under a request's address. If the core that owns the key cannot be reached now, the
+/// answer is not stored, and a later GET fetches it.
 pub(crate) fn keep(core: &Core, request: &Request, response: &Response, expires_s: u32, body: &[u8]) {
     let key = request.primary().to_vec();
     core.book.ports.note(&key);

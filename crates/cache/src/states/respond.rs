@@ -46,10 +46,10 @@ use crate::{
     },
 };
 
-/// Detail in Cache-Status for an object on the file when no more parts could be read at that time.
+/// Detail in Cache-Status for an object on the file of which no more parts could be read at that time.
 const PARTS_BUSY: &str = "parts-busy";
 
-/// Most lookups of a request whose joined fetches turn out not to fit it; after that it is passed.
+/// Maximum number of lookups of a request whose joined fetches do not fit it; after that it is passed.
 const LOOKS_MAX: usize = 3;
 
 /// Final result of a request.
@@ -78,10 +78,10 @@ pub(crate) async fn respond(
                 Step::Then(State::Synth(Fault::OnlyIfCached))
             }
             State::Miss { .. } if looks == LOOKS_MAX => Step::Then(State::Pass(None)),
-            State::Miss { anew, alone, .. } => {
+            State::Miss { bypass_stored, no_collapse, .. } => {
                 looks += 1;
                 is_miss = true;
-                miss(&request, anew, alone, fwd, client).await
+                miss(&request, bypass_stored, no_collapse, fwd, client).await
             }
             State::Parts(found) => {
                 let PartsOnFile { answer, parts, only_if_cached } = *found;
@@ -96,7 +96,7 @@ pub(crate) async fn respond(
                     }
                     Err(_) => {
                         fwd = Fwd::Partial;
-                        Step::Then(State::Miss { anew: true, alone: false, only_if_cached })
+                        Step::Then(State::Miss { bypass_stored: true, no_collapse: false, only_if_cached })
                     }
                 }
             }
@@ -130,7 +130,7 @@ pub(crate) async fn respond(
                     }
                     Err(SliceError::OtherVersion) => {
                         fwd = Fwd::Stale;
-                        Step::Then(State::Miss { anew: false, alone: false, only_if_cached })
+                        Step::Then(State::Miss { bypass_stored: false, no_collapse: false, only_if_cached })
                     }
                     Err(SliceError::Refused) => Step::Then(State::Pass(Some(slice::NO_RANGES))),
                     Err(SliceError::OnlyIfCached) => Step::Then(State::Synth(Fault::OnlyIfCached)),
@@ -157,7 +157,7 @@ pub(crate) async fn respond(
         };
         match step {
             Step::Answer(answer) => {
-                // An object that the store had after all was counted as a hit.
+                // If the new lookup found the object, that was already counted as a hit.
                 if is_miss && !answer.is_hit() {
                     with_core(|core| {
                         core.count(Counter::Misses);
@@ -180,13 +180,13 @@ pub(crate) async fn respond(
     }
 }
 
-/// Returns whether a state asks an origin.
+/// Returns whether a state sends a request to an origin, which costs budget.
 const fn costs_work(state: &State) -> bool {
     matches!(state, State::Miss { only_if_cached: false, .. } | State::Pass(_) | State::Pipe)
 }
 
-/// Returns the next state of a request: the given one if the budget of the client's class allows its cost to
-/// the origin.
+/// Returns the next state of a request: the given one, unless the budget of the client's class does not allow
+/// its cost to the origin.
 fn allowed(request: &Request, state: State) -> State {
     if !costs_work(&state) {
         return state;
@@ -198,7 +198,8 @@ fn allowed(request: &Request, state: State) -> State {
     }
 }
 
-/// Notes in Cache-Status that an upgrade was not forwarded: no other protocol than HTTP is.
+/// States in Cache-Status that the request asked to upgrade to another protocol, and that this was not
+/// forwarded.
 fn say_what_is_not_done(request: &Request, answer: &mut Answer<'static>) {
     if let Some(CacheStatus { outcome: Outcome::Fwd(_), detail, .. }) = &mut answer.cache_status
         && request.head().headers.has(KnownHeader::Upgrade)

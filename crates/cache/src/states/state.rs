@@ -28,9 +28,9 @@ pub(crate) enum State {
     /// Fetch from the origin, for the store.
     Miss {
         /// No stored object may be used.
-        anew: bool,
+        bypass_stored: bool,
         /// The last answer was not storable, so no other request waits for this fetch.
-        alone: bool,
+        no_collapse: bool,
         /// The client does not want the origin to be asked (RFC 9111 §5.2.1.7).
         only_if_cached: bool,
     },
@@ -53,7 +53,7 @@ pub(crate) enum State {
     ToHttps,
     /// Answer an ACME authority with this text, before it issues a certificate.
     Challenge(Arc<str>),
-    /// Answer with an error page of ours.
+    /// Answer with one of our error pages.
     Synth(Fault),
     /// Answer for an origin that failed.
     OriginFailed(OriginError),
@@ -85,7 +85,7 @@ pub(crate) struct FoundInBlocks {
 pub(crate) struct DecodeFirst {
     /// Trust of the first lookup.
     pub(crate) trust: Trust,
-    /// Value for Cache-Status, if it is not that of a hit.
+    /// Value for Cache-Status, if it differs from that of a hit.
     pub(crate) said: Option<CacheStatus>,
     /// `Set-Cookie` lines of the 304 that validated the object, for this client only.
     pub(crate) set_cookie: Vec<u8>,
@@ -102,7 +102,7 @@ pub(crate) struct Slow {
     pub(crate) fwd: Fwd,
 }
 
-/// Result of a state.
+/// Result of running a state.
 pub(crate) enum Step {
     /// Final answer.
     Answer(Box<Answer<'static>>),

@@ -48,7 +48,7 @@ pub(crate) fn synth(request: Option<&Request>, fault: Fault) -> Answer<'static> 
 fn page(request: Option<&Request>, fault: Fault, error: Option<&OriginError>) -> Answer<'static> {
     let id = with_core(Core::request_id);
     // One log line per failure, found by the number on the page. A client can cause failures as often as it
-    // likes, so those that are its own fault are logged at debug level only.
+    // likes, so failures that are the client's own fault are logged at debug level only.
     let code = fault.words().code;
     let error = error.map(tracing::field::display);
     let client = request.map(|request| tracing::field::display(request.visitor.address));
@@ -85,8 +85,8 @@ pub(crate) fn text(status: &str, line: &str) -> Answer<'static> {
 }
 
 /// Redirects an http request to https. If the request names a port, the redirect names our TLS port, because
-/// the visitor then connects to us and not to a standard port. Methods with content are to be repeated
-/// unchanged (RFC 9110 §15.4.9).
+/// the visitor then connects to us directly and not to a standard port. Requests with content must be
+/// repeated with the same method (RFC 9110 §15.4.9).
 pub(crate) fn to_https(request: &Request) -> Answer<'static> {
     let asked = request.head();
     let target = Target::parse(asked.method, asked.target).map_or("/", |(_, target)| target.path_and_query);
@@ -107,7 +107,7 @@ pub(crate) fn to_https(request: &Request) -> Answer<'static> {
     of_our_own(head, Vec::new())
 }
 
-/// Builds the answer to OPTIONS that may not be forwarded any more (RFC 9110 §7.6.2): the methods that we
+/// Builds the answer to OPTIONS that must not be forwarded further (RFC 9110 §7.6.2): the methods that we
 /// support.
 pub(crate) fn last_hop() -> Answer<'static> {
     let mut head = b"HTTP/1.1 200 OK\r\nAllow: GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH\r\n".to_vec();

@@ -1,5 +1,5 @@
-//! WebSocket handshake (RFC 6455 §4), as far as it is ours: over HTTP/2 a client sends no key (RFC 8441
-//! §5.1), but its HTTP/1 origin needs one.
+//! The part of the WebSocket handshake (RFC 6455 §4) that this accelerator performs: over HTTP/2 a client
+//! sends no key (RFC 8441 §5.1), but its HTTP/1 origin needs one.
 
 use std::io;
 
@@ -34,7 +34,7 @@ pub(crate) fn nonce_of(request: &Request) -> io::Result<Option<String>> {
     Ok(Some(BASE64.encode(words.map(u64::to_be_bytes).concat())))
 }
 
-/// Returns the origin's expected answer to a key.
+/// Returns the `Sec-WebSocket-Accept` that the origin must send for a key.
 fn accept_of(key: &str) -> String {
     BASE64.encode(Sha1::new().chain_update(key).chain_update(GUID).finalize())
 }

@@ -1,4 +1,5 @@
-//! Reading of the purge stream: the start position, the detection of missing purges, and carrying purges out.
+//! Handling of the purge stream: finding the start position, detecting missing purges, and carrying purges
+//! out.
 
 use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
@@ -23,7 +24,7 @@ use crate::{
     wish,
 };
 
-/// Pause before a failed purge is carried out again.
+/// Pause before a failed purge is retried.
 const AGAIN: Duration = Duration::from_millis(200);
 
 impl ClusterTask {
@@ -59,7 +60,7 @@ impl ClusterTask {
             Some(_) => Ok(()),
             None => Err((seen, "")),
         };
-        // The own `here` record may have triggered the signal as well, so it is cleared.
+        // This instance's own `here` record may have triggered the signal as well, so the signal is cleared.
         let _ = self.common.doubt.notified().now_or_never();
         let Err((generation, why)) = generation else { return Ok(()) };
         if !why.is_empty() {
@@ -100,7 +101,7 @@ impl ClusterTask {
         }
     }
 
-    /// Lets a helper carry out a record, repeated until it succeeds.
+    /// Starts a helper that carries out a record, with retries until it succeeds.
     pub(super) fn carry_out(
         &mut self,
         record: Record,
@@ -163,7 +164,7 @@ impl ClusterTask {
     }
 }
 
-/// Reads the purges of the stream from a sequence number on.
+/// Reads the purges of the stream, starting at a sequence number.
 pub(super) async fn consume(context: &Context, common: &Common, from: u64) -> Result<push::Ordered, Fault> {
     let config = push::OrderedConfig {
         deliver_subject: context.client().new_inbox(),

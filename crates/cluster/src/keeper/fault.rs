@@ -5,11 +5,11 @@
 pub(crate) enum Fault {
     /// The cluster cannot be reached, does not answer, or refuses.
     Cannot(String),
-    /// Another instance has the name of this one.
+    /// Another instance uses this instance's name.
     NameTaken,
     /// The lease ran out before it was renewed.
     Lapsed,
-    /// The stream is no longer the known one.
+    /// The stream is not the one that this instance knew.
     OtherStream,
 }
 

@@ -15,7 +15,7 @@ use crate::{
     view::with_margin,
 };
 
-/// Greatest number of own heartbeats whose send times are kept until the watcher delivers them.
+/// Maximum number of own heartbeats whose send times are kept until the watcher delivers them.
 const SENT_MAX: usize = 64;
 
 /// A heartbeat that the bucket has accepted.
@@ -25,7 +25,7 @@ pub(super) struct AcceptedHeartbeat {
 }
 
 impl ClusterTask {
-    /// Claims the name: nobody has it, or its former holder is gone.
+    /// Claims this instance's name, if no instance uses it or its former holder is gone.
     pub(super) async fn take_name(&mut self, bucket: &kv::Store) -> Result<(), Fault> {
         let name = self.common.config.name.to_string();
         let asked = async || {
@@ -46,7 +46,7 @@ impl ClusterTask {
         if is_free {
             return Ok(());
         }
-        // The holder may be a process that was killed: its heartbeat then no longer changes.
+        // The holder may be a process that was killed; its heartbeat then no longer changes.
         self.say(&Fault::Cannot("waiting to see whether another instance has the same name".to_owned()));
         let lease_ms = card.map_or(longest, |card| card.lease_ms());
         sleep(Duration::from_millis(with_margin(lease_ms))).await;
@@ -65,7 +65,7 @@ impl ClusterTask {
             (self.card.generation, self.card.applied) = (position.generation, position.applied);
         }
         self.card.written += 1;
-        // The times are taken before sending, because the lease counts from here.
+        // The times are taken before sending, because the lease runs from the send time.
         let (sent_boot_ms, sent_ms) = (clock::boot_ms(), self.common.now_ms());
         if self.sent.len() == SENT_MAX {
             return Err(Fault::Cannot("a value written to the bucket does not come back".to_owned()));

@@ -1,8 +1,8 @@
 //! Task of the shared data: it follows the bucket while connected, holds the lease, and answers requests.
 //!
 //! The bucket has the key `turn`, and for each instance `confirmed.NAME`, the last revision that the instance
-//! has seen and was asked to confirm; all other keys are values. All state is in this task, but of the values
-//! only the revisions.
+//! has seen and was asked to confirm; all other keys are values. This task holds all state, but only the
+//! revisions of the values, not the values.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,15 +27,16 @@ use crate::{
     INSTANCES_MAX, client::Common, counts::count, keeper::Fault, lease::Lease, open, view::with_margin,
 };
 
-/// Length of the lease in instance leases; it is renewed after each of those.
+/// Length of the vault's lease as a multiple of the instance lease; it is renewed once in each instance
+/// lease.
 const TURN_LEASES: u32 = 3;
 /// Pause before a bucket is opened again.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Greatest number of keys that are followed; a certificate has three, an account two.
+/// Maximum number of keys that are followed; a certificate has three, an account two.
 const KEYS_MAX: usize = 16 << 10;
 /// Interval between attempts to reseal values that were sealed with another secret.
 const SEAL_EVERY: Duration = Duration::from_secs(1);
-/// Key of the lease's holder.
+/// Key that stores the lease's holder.
 const TURN: &str = "turn";
 /// Prefix of the keys with each instance's confirmed revision.
 const CONFIRMED: &str = "confirmed.";
@@ -67,7 +68,7 @@ struct UnconfirmedWrite {
     reply: Reply<()>,
 }
 
-/// Task that keeps the shared data; see the module.
+/// Task that manages the shared data (see the module documentation).
 pub(crate) struct VaultTask {
     common: Arc<Common>,
     config: VaultConfig,
@@ -76,7 +77,7 @@ pub(crate) struct VaultTask {
     asked: mpsc::Receiver<VaultRequest>,
     /// The revision of each value, or of its removal.
     known: BTreeMap<String, u64>,
-    /// Keys whose values cannot be opened, and for which that has been logged.
+    /// Keys whose values cannot be decrypted, for which that has already been logged.
     foreign: BTreeSet<String>,
     /// Keys that existed at the start and have not been read yet; `None` before the start.
     found: Option<BTreeSet<String>>,
@@ -195,7 +196,8 @@ impl VaultTask {
             self.within("cannot list the shared vault", keys.take(KEYS_MAX).try_collect()).await?;
         let watch = bucket.watch_with_history(">");
         let mut watch = self.within("cannot watch the shared vault", watch).await?;
-        // Keys that are missing now: the bucket was created anew, or is older than the state seen before.
+        // These keys are missing now: the bucket was recreated, or is in an older state than the one seen
+        // before.
         for key in std::mem::take(&mut self.known).into_keys().filter(|key| !there.contains(key)) {
             (self.hears)(&key, None);
         }
@@ -259,7 +261,7 @@ impl VaultTask {
             Ok((PlainValue { is_confirmed, value }, by)) => {
                 self.foreign.remove(&entry.key);
                 // Only values found at the start are resealed: instances with the secrets in different orders
-                // would otherwise reseal each other's values for ever.
+                // would otherwise reseal each other's values endlessly.
                 let is_found = self.found.as_mut().is_some_and(|found| found.remove(&entry.key));
                 if is_found && by == SealingSecret::ByOther {
                     self.to_seal.insert(entry.key.clone());
@@ -303,7 +305,7 @@ impl VaultTask {
         Ok(())
     }
 
-    /// Answers the writes that all live instances have confirmed, or whose time is up.
+    /// Answers the writes that all live instances have confirmed, or whose time limit has passed.
     fn settle(&mut self) {
         if self.shown.is_empty() {
             return;
@@ -421,7 +423,7 @@ impl VaultTask {
         Ok(())
     }
 
-    /// Replaces the value that has this revision.
+    /// Replaces the value of a key if it has this revision.
     async fn changed(
         &self,
         bucket: &kv::Store,

@@ -1,5 +1,5 @@
-//! Data that instances share beside purges: values that only they can read, written by one instance at a
-//! time.
+//! Data that instances share in addition to purges: values that only they can read, written by one instance
+//! at a time.
 //!
 //! ```text
 //!   take_turn ─▶ write, remove ─▶ bucket (Raft, replicas), sealed ─▶ each instance: hears ─▶ `confirmed.NAME`
@@ -7,11 +7,11 @@
 //!        write_everywhere returns when all live instances have it, or the time is up ◀────────┘
 //! ```
 //! A *turn* is a lease in the bucket, taken by compare-and-set. Its holder renews it; another instance takes
-//! it over if it has not changed for its length and a margin, by its own clock. The holder counts from the
-//! send time, so two instances never hold it at once (like the lease of decision 052). Each write names the
-//! revision that it replaces, so a delayed write changes nothing.
+//! the lease over if, by the clock of that instance, it has not changed for its length and a margin. The
+//! holder counts from the send time, so two instances never hold it at once (like the lease of decision 052).
+//! Each write names the revision that it replaces, so a delayed write changes nothing.
 //!
-//! *Bounds:* [`VALUE_BYTES_MAX`] a value, 16,384 keys, 64 MiB in the bucket; [`ASKS_MAX`] requests at once,
+//! *Bounds:* [`VALUE_BYTES_MAX`] per value, 16,384 keys, 64 MiB in the bucket; [`ASKS_MAX`] requests at once,
 //! each answered within [`ANSWER_WITHIN`].
 
 mod keeper;
@@ -25,9 +25,9 @@ pub(crate) use self::keeper::VaultTask;
 pub use self::seal::Secrets;
 use crate::config::Name;
 
-/// Greatest length of a value in bytes.
+/// Maximum length of a value in bytes.
 pub const VALUE_BYTES_MAX: usize = 128 << 10;
-/// Greatest number of waiting requests.
+/// Maximum number of waiting requests.
 const ASKS_MAX: usize = 16;
 /// Longest time that an answer may take.
 const ANSWER_WITHIN: Duration = Duration::from_secs(15);
@@ -41,8 +41,8 @@ pub struct VaultConfig {
     pub secrets: Secrets,
 }
 
-/// Callback for each new value, and for each removed one. It runs on the cluster's thread, and must not
-/// block.
+/// Callback that receives a key with its new value, or with `None` if the value was removed. It runs on the
+/// cluster's thread, and must not block.
 pub type OnChange = Box<dyn Fn(&str, Option<&[u8]>) + Send + Sync>;
 
 /// Error of an operation on the shared data. The operation may be repeated.
@@ -54,13 +54,13 @@ pub enum VaultError {
     /// This instance does not hold the lease.
     #[error("the lease was lost")]
     NotOurTurn,
-    /// A value cannot be opened.
+    /// A value cannot be decrypted.
     #[error(
         "{0} in the cluster's bucket cannot be opened: it was sealed with another cluster-secret, or not by \
              Nighttrain"
     )]
     NotOurs(String),
-    /// Another write was faster.
+    /// Another instance changed the value first.
     #[error("{0} was changed by another instance")]
     Changed(String),
     /// The value is longer than [`VALUE_BYTES_MAX`].

@@ -20,12 +20,13 @@ const NONCE_BYTES: usize = 12;
 /// Context string for deriving the key.
 const PURPOSE: &[u8] = b"nighttrain cluster vault, version 1";
 
-/// Secrets of all instances: the first seals, and each of them opens, so that a secret can be replaced.
+/// Secrets of all instances: the first one encrypts, and each of them decrypts, so that a secret can be
+/// replaced.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secrets(Vec<Vec<u8>>);
 
 impl Secrets {
-    /// Creates a set of secrets; the first one seals.
+    /// Creates a set of secrets; the first one encrypts.
     #[must_use]
     pub fn new(first: Vec<u8>, others: impl IntoIterator<Item = Vec<u8>>) -> Self {
         Self([first].into_iter().chain(others).collect())
@@ -49,9 +50,9 @@ pub(super) struct PlainValue {
 /// Secret with which a value was sealed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SealingSecret {
-    /// The first secret, which seals.
+    /// The first secret, which is used to encrypt.
     ByFirst,
-    /// Another secret, which only opens.
+    /// Another secret, which is only used to decrypt.
     ByOther,
 }
 

@@ -6,11 +6,11 @@
 //!   heads     · A      │      B        │  ·            one list each; a bit says which is not empty
 //! ```
 
-/// Number that stands for no list or no entry.
+/// Sentinel for "no list" or "no entry".
 pub(super) const NONE: u32 = u32::MAX;
 /// Classes per octave, as a power of two.
 const CLASS_BITS: u32 = 3;
-/// Number of classes over all measures.
+/// Number of classes needed to cover every `usize` measure.
 const CLASSES: usize = (usize::BITS as usize - CLASS_BITS as usize + 1) << CLASS_BITS;
 
 /// Returns the class of a measure. Monotonic: a larger measure never has a smaller class.
@@ -100,7 +100,7 @@ impl Rings {
     }
 }
 
-/// The parties of one category by class.
+/// The parties (clients and /48 groups) of one category, sorted by class.
 #[derive(Debug)]
 pub(super) struct Classes {
     heads: Box<[u32; CLASSES]>,
@@ -115,7 +115,7 @@ impl Default for Classes {
 }
 
 impl Classes {
-    /// Moves a party to the class of its changed measure.
+    /// Moves a party to another class after its measure has changed.
     #[inline]
     pub(super) fn shift(&mut self, rings: &mut Rings, at: u32, before: usize, after: usize) {
         let (from, to) = (class(before), class(after));
@@ -156,7 +156,8 @@ mod tests {
             prop_assert!(class(measure) <= class(other) || measure > other);
         }
 
-        /// The top class agrees with the slow twin, a list of measures.
+        /// The top class always contains the largest measure, as found by the slow twin, a plain list of
+        /// measures.
         #[test]
         fn the_top_class_has_the_most(steps in prop::collection::vec((0_u32..12, 0_usize..300), 1..200)) {
             let (mut classes, mut rings, mut twin) = (Classes::default(), Rings::default(), [0; 12]);

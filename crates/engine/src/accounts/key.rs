@@ -1,4 +1,4 @@
-//! The identity of a client: which connections belong to one client.
+//! The identity of a client: decides which connections count as one client.
 
 use std::{
     fmt,
@@ -39,9 +39,10 @@ impl ClientKey {
         }
     }
 
-    /// Returns the client to which a connection belongs. `address` is the peer's, or the one from a listed
-    /// proxy or a PROXY header. Each connection from loopback and from `shared` networks (a proxy without
-    /// such a header, a large NAT) is a client of its own, because many people share these addresses.
+    /// Returns the client to which a connection belongs. `address` is the address of the peer, or the client
+    /// address reported by a trusted proxy or a PROXY header. Each connection from loopback and from `shared`
+    /// networks (a proxy without such a header, a large NAT) is a client of its own, because many people
+    /// share these addresses.
     pub fn of_connection(address: IpAddr, number: u64, shared: &[Network]) -> Self {
         let address = address.to_canonical();
         if address.is_loopback() || shared.iter().any(|network| network.contains(address)) {
@@ -50,7 +51,7 @@ impl ClientKey {
         Self::of(address)
     }
 
-    /// Returns the larger network that has a share of its own.
+    /// Returns the group of the client: the /48 of a /64, which has a share of its own.
     pub fn group(self) -> Option<Self> {
         match self {
             Self::Network64(bits) => Some(Self::Network48(bits >> SITE_BITS)),
@@ -58,7 +59,7 @@ impl ClientKey {
         }
     }
 
-    /// Returns whether the client is such a larger network.
+    /// Returns whether this is a /48, the group of /64 clients.
     pub(super) fn is_group(self) -> bool {
         matches!(self, Self::Network48(_))
     }

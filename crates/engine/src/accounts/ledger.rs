@@ -1,9 +1,9 @@
-//! The ledger: amounts that each client holds of each category, and the choice of charges to cut.
+//! The ledger: the amount of each category that each client holds, and the choice of charges to cut.
 //!
 //! ```text
 //!   parties   192.0.2.1 │ 2001:db8:1:2::/64 ─▶ 2001:db8:1::/48 │ connection 7 …     a slab, found by key
-//!   entries   one a party and category: what it holds and keeps, its place among the classes, the head of …
-//!   charges   … a ring of what it was charged and is not cut                        a slab, never searched whole
+//!   entries   one per party and category: the amounts held and kept, its class, the head of …
+//!   charges   … a ring of the party's charges that are not cut                      a slab, never searched whole
 //! ```
 //! Slabs grow with the number of clients and charges and keep their rows: a charge of a known client
 //! allocates nothing. Each search looks at [`LOOKS_MAX`] entries at most and advances its ring, so that the
@@ -20,21 +20,21 @@ use super::{
 };
 use crate::share::Share;
 
-/// Entries that one search for the largest looks at.
+/// Maximum number of entries that one search for the largest entry examines.
 const LOOKS_MAX: usize = 16;
-/// Charges that one admission cuts; the next admission continues.
+/// Maximum number of charges that one admission cuts; the next admission continues.
 const CUTS_MAX: usize = 32;
 
 #[derive(Debug)]
 struct Party {
     key: ClientKey,
-    /// Party of the /48 that contains this client.
+    /// Index of the party for the /48 that contains this client.
     group: u32,
-    /// Number of handles and charges of a client, or of clients of a group. 0: the row is vacant.
+    /// Number of handles and charges of this client, or of the clients of this group. 0: the row is vacant.
     references: usize,
 }
 
-/// Amounts of a party in one category.
+/// Amounts that one party holds in one category.
 #[derive(Debug, Clone)]
 struct Position {
     /// Amount that the party holds, less charges that are cut but not yet released.
@@ -59,10 +59,10 @@ struct Row {
 #[derive(Debug)]
 struct Sum {
     share: Share,
-    /// Amount up to which a party is never cut.
+    /// Amount up to which a party's charges are never cut.
     share_min: usize,
     used: usize,
-    /// Part of `used` that is cut and not yet released.
+    /// Part of `used` that belongs to charges already cut but not yet released.
     leaving: usize,
     classes: Classes,
     refused: u64,
@@ -120,7 +120,7 @@ impl Ledger {
         sum.share_min = share_min(total, cores);
     }
 
-    // Clients.
+    // Section: adding and removing clients.
 
     /// Adds a reference to a client.
     pub(super) fn enter(&mut self, key: ClientKey) -> u32 {
@@ -169,7 +169,7 @@ impl Ledger {
         self.parties[party as usize].key
     }
 
-    // Charges.
+    // Section: creating, resizing and ending charges.
 
     pub(super) fn charge(&mut self, party: u32, category: Category, amount: usize) -> Result<u32, Refusal> {
         self.admit(party, category, 0, amount)?;
@@ -250,13 +250,13 @@ impl Ledger {
         }
         let sum = &mut self.sums[category];
         sum.used -= amount;
-        // A smaller amount is always allowed; the call returns to the common part what was taken from it.
+        // Shrinking is always allowed; the call also returns surplus to the common part of the sum.
         sum.share.allows(sum.used);
     }
 
-    // Admission.
+    // Section: admission of new amounts.
 
-    /// Admits `more` for a party's charge that holds `before`, and counts it if allowed.
+    /// Checks whether a party's charge may grow by `more` from `before`, and counts the amount if allowed.
     #[inline]
     fn admit(&mut self, party: u32, category: Category, before: usize, more: usize) -> Result<(), Refusal> {
         let sum = &mut self.sums[category.0];
@@ -286,8 +286,8 @@ impl Ledger {
         let reserve = limit / RESERVE_PARTS;
         let most = sum.classes.top().map_or(0, |position| self.measure_at(position));
         let (share_min, is_small) = (sum.share_min, would_keep <= sum.share_min);
-        // The last sixteenth is for clients that hold less than the largest one, until the holders of cut
-        // charges have noticed.
+        // Only clients that hold less than the largest one may use the last sixteenth, until the holders of
+        // cut charges have released them.
         let mut bound = if is_small {
             limit
         } else if most > would_keep {
@@ -315,8 +315,8 @@ impl Ledger {
         Err(if is_making_room || is_small { Refusal::Full } else { Refusal::OverShare })
     }
 
-    /// Cuts the parties with the largest amounts above `beyond`, until `short` will be released. Returns the
-    /// amount that was cut.
+    /// Cuts charges of the parties with the largest amounts above `beyond`, until `short` is to be released.
+    /// Returns the amount that was cut.
     fn cut_most(&mut self, category: usize, beyond: usize, short: usize) -> usize {
         let mut freed = 0;
         for _ in 0..CUTS_MAX {
@@ -340,8 +340,9 @@ impl Ledger {
         freed
     }
 
-    /// Cuts within the party itself, because it holds the most and wants more: its largest charge, or else a
-    /// client of its group, if at least twice as large as the request. Returns the amount that was cut.
+    /// Cuts a charge of the requesting party, which already holds the most: its own largest charge, or else
+    /// one of the largest client of its group, if at least twice as large as the request. Returns the amount
+    /// that was cut.
     fn cut_own(&mut self, party: u32, category: usize, asked: usize) -> usize {
         let group = self.parties[party as usize].group;
         let is_twice = |kept: usize, of: usize| kept / 2 >= of;
@@ -363,7 +364,7 @@ impl Ledger {
         0
     }
 
-    /// Returns the client of a group that keeps the most, among the next few in its ring.
+    /// Returns the client that keeps the most, among the next few in the ring of a group.
     fn largest_member(&mut self, group: u32, category: usize) -> Option<u32> {
         let group = self.position(group, category);
         let (positions, rings) = (&mut self.positions, &self.by_group);
@@ -373,7 +374,7 @@ impl Ledger {
         largest.map(|at| index(at as usize / self.sums.len()))
     }
 
-    /// Returns the largest charge of a client, among the next few in its ring.
+    /// Returns the largest charge among the next few in the ring of a client.
     fn largest_charge(&mut self, client: u32, category: usize) -> Option<u32> {
         let client = self.position(client, category);
         let (rows, rings) = (&self.rows, &self.by_party);
@@ -394,7 +395,7 @@ impl Ledger {
         amount
     }
 
-    /// Cuts charges in each category where other cores now want their part of the sum back.
+    /// Cuts charges in each category in which other cores want their part of the sum back.
     pub(super) fn give_way(&mut self) {
         for category in 0..self.sums.len() {
             let sum = &mut self.sums[category];
@@ -411,9 +412,9 @@ impl Ledger {
         self.sums.iter().any(|sum| sum.share.has_taken())
     }
 
-    // Positions.
+    // Section: positions, the amounts per party and category.
 
-    /// Changes the amount that a client and its group keep.
+    /// Updates the kept amount of a client and its group, after a charge changed from `less` to `more`.
     #[inline]
     fn shift(&mut self, client: u32, category: usize, less: usize, more: usize) {
         if less == more {
@@ -456,14 +457,15 @@ impl Ledger {
         party as usize * self.sums.len() + category
     }
 
-    /// Returns the amount by which a party is compared with others.
+    /// Returns the measure by which parties are compared: the kept amount, for a /48 divided by
+    /// [`GROUP_SHARES`].
     fn measure_at(&self, position: u32) -> usize {
         let kept = self.positions[position as usize].kept;
         let key = self.parties[position as usize / self.sums.len()].key;
         if key.is_group() { kept.div_ceil(GROUP_SHARES) } else { kept }
     }
 
-    /// Returns the amount by which a client would be compared if it kept `more`: its own, or its group's if
+    /// Returns the measure that a client would have if it kept `more` in addition: its own, or its group's if
     /// that is larger.
     fn measure_with(&self, client: u32, category: usize, more: usize) -> usize {
         let kept_with = |party: u32| self.positions[self.position(party, category)].kept.saturating_add(more);
@@ -472,7 +474,7 @@ impl Ledger {
         kept_with(client).max(of_group)
     }
 
-    // Figures.
+    // Section: figures for metrics and tests.
 
     pub(super) fn most(&self, category: Category) -> Option<(ClientKey, usize)> {
         let position = self.sums[category.0].classes.top()?;
@@ -498,7 +500,8 @@ impl Ledger {
         self.parties.len()
     }
 
-    /// Checks that the sums equal those of the charges, and that a party that keeps nothing is in no ring.
+    /// Checks that the sums equal the totals of the charges, and that a party that keeps nothing is in no
+    /// ring.
     #[cfg(test)]
     pub(super) fn assert_invariants(&self) {
         let vacant: std::collections::HashSet<u32> = self.vacant_rows.iter().copied().collect();
@@ -523,7 +526,7 @@ impl Ledger {
     }
 }
 
-/// Returns the amount up to which a party is never cut.
+/// Returns the amount up to which a party's charges are never cut.
 pub(super) fn share_min(total: usize, cores: usize) -> usize {
     (total / cores.max(1) / SHARE_PARTS).max(1)
 }

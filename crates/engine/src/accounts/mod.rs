@@ -1,7 +1,7 @@
 //! Accounts: what each client makes a core hold, in bytes or pieces, by category.
 //!
-//! A sum that all clients share falls to one attacker if nothing else bounds it, and a bound for each
-//! connection is useless when one client opens a thousand. Here each category has a sum, and within it
+//! A limit on the total alone lets one attacker use all of it, and a limit for each connection is useless
+//! when one client opens a thousand. Here each category has a sum that all clients share, and within it
 //! clients give way to each other:
 //!
 //! ```text
@@ -54,12 +54,12 @@ use ledger::Ledger;
 
 use crate::share::CommonPart;
 
-/// Divisor for the reserve, the part of a sum that a single client cannot get: it is there for the first
-/// other clients.
+/// Divisor for the reserve: this fraction of a sum cannot be used by a single client, so that other clients
+/// are admitted at once.
 pub const RESERVE_PARTS: usize = 16;
-/// Divisor for a share, the part of a sum below which a client is never cut.
+/// Divisor for a share: charges of a client that holds at most this fraction of the sum are never cut.
 pub const SHARE_PARTS: usize = 256;
-/// Shares of an IPv6 /48.
+/// Number of client shares that an IPv6 /48 gets.
 pub const GROUP_SHARES: usize = 16;
 
 /// Reasons why a client may not hold more.
@@ -71,7 +71,7 @@ pub enum Refusal {
     /// The sum is used up. Other clients hold more and have been cut, or all hold at most their share.
     #[error("the memory for clients is used up")]
     Full,
-    /// The charge was cut and cannot grow any more.
+    /// The charge was cut to make room for other clients, and can no longer grow.
     #[error("the client was disconnected in favour of others")]
     Cut,
 }
@@ -80,7 +80,7 @@ pub enum Refusal {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Category(pub usize);
 
-/// Limit of what all clients may hold in a category.
+/// Limit on the amount that all clients together may hold in a category.
 #[derive(Debug)]
 pub struct Limit {
     common: Arc<CommonPart>,
@@ -107,9 +107,9 @@ impl Limit {
 /// Counters of a category since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Refused requests for more.
+    /// Number of requests for memory that were refused.
     pub refused: u64,
-    /// Charges that were cut in favour of other clients.
+    /// Number of charges that were cut in favour of other clients.
     pub cut: u64,
 }
 
@@ -137,7 +137,7 @@ fn with<R>(number: u64, act: impl FnOnce(&mut Ledger) -> R) -> Option<R> {
     Some(answer)
 }
 
-/// Runs `act` like [`with`], for handles that are used only while their ledger exists.
+/// Runs `act` like [`with`], for handles that must not outlive their ledger; panics if it is gone.
 fn with_live<R>(number: u64, act: impl FnOnce(&mut Ledger) -> R) -> R {
     let Some(answer) = with(number, act) else {
         panic!("an account was used on another thread than its own, or after its end");
@@ -172,7 +172,7 @@ impl Accounts {
         self.client(key).charge(category, amount)
     }
 
-    /// Returns the client, or the /48, that keeps the most (accurate to an eighth), and its amount.
+    /// Returns the client or /48 that keeps the largest amount (accurate to an eighth), and that amount.
     pub fn most(&self, category: Category) -> Option<(ClientKey, usize)> {
         with_live(self.number, |ledger| ledger.most(category))
     }
@@ -198,7 +198,8 @@ impl Accounts {
         with_live(self.number, Ledger::give_way);
     }
 
-    /// Returns whether a category has taken some of its common part, which other cores may want back.
+    /// Returns whether a category has taken some of the part common to all cores, which other cores may want
+    /// back.
     pub fn has_taken(&self) -> bool {
         with_live(self.number, |ledger| ledger.has_taken())
     }
@@ -216,12 +217,13 @@ impl Drop for Accounts {
             let at = ledgers.iter().position(|(of, _)| *of == self.number)?;
             Some(ledgers.swap_remove(at))
         });
-        // Dropped here, because its wakers may only be dropped once the list is free again.
+        // The ledger is dropped only here, because its wakers may only be dropped once the list is free
+        // again.
         drop(ledger);
     }
 }
 
-/// A client, known to the accounts while this handle, or a charge of the client, exists.
+/// Handle on a client. The accounts remember the client while this handle or one of its charges exists.
 #[derive(Debug)]
 pub struct Client {
     number: u64,
@@ -238,7 +240,7 @@ impl Client {
         Ok(Charge { number: self.number, at })
     }
 
-    /// Returns what the client keeps: the amount that it holds, less charges that are cut.
+    /// Returns the amount that the client keeps: all that it holds, less the charges that are cut.
     pub fn kept(&self, category: Category) -> usize {
         with_live(self.number, |ledger| ledger.kept(self.party, category))
     }
@@ -263,7 +265,7 @@ impl Drop for Client {
     }
 }
 
-/// An amount that a client holds of a category, until this is dropped.
+/// An amount of one category that a client holds until this value is dropped.
 #[derive(Debug)]
 pub struct Charge {
     number: u64,
@@ -279,7 +281,7 @@ impl Charge {
         with_live(self.number, |ledger| ledger.resize(self.at, amount))
     }
 
-    /// Returns the amount.
+    /// Returns the charged amount.
     pub fn amount(&self) -> usize {
         with_live(self.number, |ledger| ledger.amount(self.at))
     }

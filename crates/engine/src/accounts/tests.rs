@@ -23,8 +23,8 @@ fn key(address: &str) -> ClientKey {
     ClientKey::of(address.parse().expect(address))
 }
 
-/// Connections of one client that take as much as they can get, in charges of one size, and end when they are
-/// cut.
+/// An attacker: connections of one client that take as much as they can get, in charges of equal size, and
+/// end when they are cut.
 struct Greedy {
     client: Client,
     size: usize,
@@ -49,7 +49,7 @@ impl Greedy {
     }
 }
 
-/// A client whose connections each want one charge, and ask again in the next turn if there is no room.
+/// A client whose connections each want one charge, and retry in the next turn if there is no room.
 struct Honest {
     client: Client,
     wants: usize,
@@ -62,7 +62,7 @@ impl Honest {
         Self { client: accounts.client(key(address)), wants: 0, charges: Vec::new(), refused: 0 }
     }
 
-    /// Runs one turn of the loop: every connection without a charge asks.
+    /// Runs one turn of the loop: every connection without a charge requests one.
     fn turn(&mut self, connections: usize, size: usize) {
         self.wants = connections;
         for _ in self.charges.len()..connections {
@@ -146,7 +146,8 @@ fn a_nat_is_served_with_its_attacker() {
     accounts.assert_invariants();
 }
 
-/// Thousands of /64s of one /48, each below its share, beside sixteen addresses that want a forty-third each.
+/// Thousands of /64s of one /48, each below its share, leave room for sixteen addresses that want a
+/// forty-third of the sum each.
 #[test]
 fn a_slash_48_has_sixteen_shares() {
     let accounts = accounts();
@@ -250,7 +251,7 @@ fn who_is_gone_is_forgotten() {
     accounts.assert_invariants();
 }
 
-/// Two cores share one sum: whatever one takes of the common half reduces the other's limit.
+/// Two cores share one sum: the amount that one takes of the common half reduces the other's limit.
 #[test]
 fn cores_share_a_sum() {
     let common = Arc::new(CommonPart::default());
@@ -265,7 +266,7 @@ fn cores_share_a_sum() {
     assert!(greedy.holds() + other.holds() <= TOTAL);
 }
 
-/// The slow twin: a list of charges.
+/// The slow twin, the reference for the accounts: a list of charges.
 #[derive(Default)]
 struct Twin(Vec<(Charge, ClientKey)>);
 
@@ -320,7 +321,7 @@ fn a_step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Verdicts, sums and the choice of charges to cut equal those of a list of charges.
+    /// Verdicts, sums and the choice of charges to cut equal those of the slow twin, a list of charges.
     #[test]
     fn accounts_are_as_their_slow_twin(steps in prop::collection::vec(a_step(), 1..150)) {
         let accounts = accounts();

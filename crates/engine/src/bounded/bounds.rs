@@ -1,5 +1,5 @@
-//! Bounds of a small HTTP server: the number of connections, the time that each may take, and counters of
-//! connections that exceed them.
+//! Bounds of a small HTTP server: the number of connections, their deadlines, and counters of connections
+//! that exceed them.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,8 +14,9 @@ pub struct Bounds {
     /// Memory budget for clients of all servers of the process. If it has no room for another slot, an idle
     /// connection is closed, as when all slots are taken. `None`: slots are bounded by their number alone.
     pub client_budget: Option<Arc<ClientBudget>>,
-    /// Connection slots for one address (IPv6: one /64, which is one customer's); 0: no bound. Loopback
-    /// connections are not counted, because many people share one address behind proxies and tunnels.
+    /// Maximum connection slots for one address (IPv6: one /64, which belongs to one customer); 0: no bound.
+    /// Loopback connections are not counted, because many people share one address behind proxies and
+    /// tunnels.
     pub places_per_address_max: usize,
     /// Maximum time from the end of an answer to the first byte of the next request.
     pub idle_time_max: Duration,
@@ -24,23 +25,24 @@ pub struct Bounds {
     pub head_time_max: Duration,
     /// Maximum time from the end of a head to the end of the body that follows it.
     pub body_time_max: Duration,
-    /// Maximum time during which a peer takes no byte of the data being sent to it.
+    /// Maximum time during which the peer accepts no byte of the data being sent to it.
     pub stall_time_max: Duration,
-    /// Maximum time from the first wait for the peer until it has taken the whole answer, even if it takes
-    /// some now and then.
+    /// Maximum time from the first wait for the peer until it has accepted the whole answer, even if it
+    /// accepts a few bytes now and then.
     pub answer_time_max: Duration,
     /// Maximum bytes of a head, from a request's first byte to its end. The reader keeps them until the head
     /// is complete.
     pub head_bytes_max: usize,
     /// Answer to a head that is too long.
     pub long_words: &'static [u8],
-    /// Answer to a head that is too late, or whose connection is closed while the head is incomplete.
+    /// Answer to a head that exceeds its deadline, or whose connection is closed while the head is
+    /// incomplete.
     pub late_words: &'static [u8],
     /// Answer to a connection from an address that has used all its slots.
     pub refused_words: &'static [u8],
 }
 
-/// Counters of a listener.
+/// Counters of a listener and its connection slots.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Slots in use now.
@@ -65,8 +67,8 @@ pub struct Counts {
     pub long_heads: u64,
     /// Bodies that took too long.
     pub slow_bodies: u64,
-    /// Peers that took no byte of what was sent to them for too long.
+    /// Connections closed because the peer accepted no byte of the sent data for too long.
     pub stalled: u64,
-    /// Answers that the peer took too slowly.
+    /// Connections closed because the peer took too long to accept a whole answer.
     pub slow_answers: u64,
 }

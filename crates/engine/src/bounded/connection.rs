@@ -29,11 +29,11 @@ pub struct Connection {
     stream: TcpStream,
     place: ConnectionSlot,
     alarm: Pin<Box<Sleep>>,
-    /// Time at which the alarm fires, by the monotonic clock.
+    /// Time at which the alarm fires, in milliseconds of the monotonic clock.
     rings_ms: u64,
     /// True if the last write had to wait.
     has_unsent: bool,
-    /// True if a write has had to wait since the peer last took everything.
+    /// True if a write has had to wait since the peer last accepted all sent data.
     is_behind: bool,
     /// Bytes received of the current head.
     head_bytes: usize,
@@ -61,7 +61,7 @@ impl Connection {
         &self.place
     }
 
-    /// Checks whether the peer may be waited for any longer; called when a read or a write must wait.
+    /// Checks whether the connection may still wait for the peer; called when a read or a write must wait.
     fn look(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         loop {
             let now_ms = clock::monotonic_ms();
@@ -170,7 +170,7 @@ impl AsyncRead for Connection {
             Ok(readable) => readable,
             Err(error) => return Poll::Ready(Err(error)),
         };
-        // Bytes filled in `part` are filled in `buf`.
+        // `part` shares the memory of `buf`, so bytes filled in `part` are filled in `buf`.
         let mut part = ReadBuf::new(buf.initialize_unfilled_to(readable.min(buf.remaining())));
         let read = Pin::new(&mut self.stream).poll_read(cx, &mut part);
         let filled = part.filled().len();
@@ -209,7 +209,8 @@ impl AsyncWrite for Connection {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.stream).poll_flush(cx);
-        // A writer flushes once everything is written.
+        // A completed flush means that the peer is no longer behind, because writers flush once everything is
+        // written.
         if flushed.is_ready() && !self.has_unsent && std::mem::take(&mut self.is_behind) {
             let ticket = self.place.ticket;
             self.place.shared.with(|places| places.taken(ticket));

@@ -102,8 +102,8 @@ impl Listener {
     }
 
     /// Returns the next connection that has a slot, with its peer's canonical address: an IPv4 peer of a
-    /// socket on `[::]` has its IPv4 address, so that all later comparisons see one form. Cancel-safe: no
-    /// connection is lost if the future is dropped while it waits.
+    /// socket on `[::]` is returned with its IPv4 address, so that all later comparisons see one form.
+    /// Cancel-safe: no connection is lost if the future is dropped while it waits.
     pub async fn accept(&mut self) -> (Connection, SocketAddr) {
         loop {
             let (stream, address) = match self.waiting.take() {
@@ -145,8 +145,8 @@ impl Listener {
     }
 }
 
-/// Handle on a connection's slot, for the code that understands its bytes. After the connection has ended, it
-/// does nothing.
+/// Handle on a connection's slot, for the code that interprets the connection's bytes. Does nothing after the
+/// connection has ended.
 #[derive(Debug, Clone)]
 pub struct ConnectionSlot {
     shared: Arc<ListenerState>,
@@ -166,8 +166,8 @@ impl ConnectionSlot {
         }
     }
 
-    /// Reports that a request is complete and being answered: until [`ConnectionSlot::answered`] the peer is
-    /// only expected to take what is sent.
+    /// Reports that a request is complete and being answered: until [`ConnectionSlot::answered`] the only
+    /// deadlines are those for accepting the sent data.
     pub fn working(&self) {
         self.wait(Phase::Working);
     }

@@ -22,10 +22,10 @@ use crate::{
     share::{CommonPart, Share},
 };
 
-/// Approximate memory of a connection: its task, its buffers, its request.
+/// Approximate memory of one connection: its task, its buffers, its request.
 const PLACE_BYTES: usize = 64 << 10;
-/// Part of this memory that is charged to the client budget. Requests and answers are charged where they are
-/// read.
+/// Memory of one connection that is charged to the client budget. Requests and answers are charged where they
+/// are read.
 const CHARGED_BYTES: usize = 16 << 10;
 
 /// Decision about a new connection.
@@ -39,7 +39,7 @@ pub(super) enum AcceptDecision {
     Refused,
 }
 
-/// A slot together with its holder's serial number, because handles outlive a connection.
+/// A slot together with the serial number of its connection, because handles outlive a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SlotId {
     at: usize,
@@ -58,19 +58,20 @@ pub(super) enum CloseReason {
 #[derive(Debug)]
 struct Holder {
     serial: u64,
-    /// Address for which the slot counts.
+    /// Client address to which the slot is counted.
     address: IpAddr,
-    /// Peer address of the connection; a slot of a proxy counts for it between two requests.
+    /// Peer address of the connection; the slot of a proxy is counted to it between two requests.
     home: IpAddr,
     phase: Phase,
     since_ms: u64,
-    /// True once a request was answered.
+    /// True once a request on this connection was answered.
     has_asked: bool,
-    /// Time since which the peer has taken no byte of pending data.
+    /// Time since which the peer has accepted no byte of pending data.
     unsent_since_ms: Option<u64>,
-    /// Time since which some data has been pending.
+    /// Time since which the peer has always had some data left to accept.
     behind_since_ms: Option<u64>,
-    /// True if the connection must end but has not noticed yet. Its slot already belongs to another.
+    /// True if the connection must end but has not noticed yet. Its slot already belongs to another
+    /// connection.
     is_evicted: bool,
     waker: Option<Waker>,
 }
@@ -83,15 +84,15 @@ pub(super) struct ConnectionSlots {
     vacant: Vec<usize>,
     /// Number of connections that are not evicted; at most `places_max`.
     staying: usize,
-    /// Connections that are not evicted, by address, if that is bounded.
+    /// Number of connections per address that are not evicted, if that number is bounded.
     of_address: HashMap<IpAddr, usize>,
     serial: u64,
     /// True while a connection waits for a slot.
     pub(super) is_short: bool,
     pub(super) counts: Counts,
-    /// Trimmer of the heap memory that connections needed.
+    /// Returns heap memory of ended connections to the system.
     pub(super) tide: HeapTrimmer,
-    /// Share of the client budget.
+    /// This listener's share of the client memory budget.
     memory: Option<Share>,
 }
 
@@ -245,14 +246,14 @@ impl ConnectionSlots {
         false
     }
 
-    /// Counts one more slot for an address.
+    /// Adds one slot to the count of an address.
     fn come(&mut self, address: IpAddr) {
         if let Some(address) = self.counted(address) {
             *self.of_address.entry(address).or_default() += 1;
         }
     }
 
-    /// Counts one slot less for an address.
+    /// Subtracts one slot from the count of an address.
     fn go(&mut self, address: IpAddr) {
         if let Some(counted) = self.counted(address)
             && let Some(held) = self.of_address.get_mut(&counted)
@@ -293,8 +294,8 @@ impl ConnectionSlots {
         }
     }
 
-    /// Checks the deadlines of a connection: returns an error if it must end now, else the time of the next
-    /// check, if any. `waker` wakes the connection if it must end earlier.
+    /// Checks the deadlines of a connection: returns an error if the connection must end now, else the time
+    /// of the next check, if any. `waker` is woken if the connection must end earlier.
     pub(super) fn look(
         &mut self,
         ticket: SlotId,
@@ -320,7 +321,7 @@ impl ConnectionSlots {
         let stalls_ms = holder.unsent_since_ms.map(|since_ms| after(since_ms, stall_time_max));
         let answered_ms = holder.behind_since_ms.map(|since_ms| after(since_ms, answer_time_max));
         let of_phase = match holder.phase {
-            // The stall's deadline applies while data is still on its way to the peer.
+            // No idle deadline while sent data is pending: the stall's deadline applies instead.
             Phase::Idle if holder.unsent_since_ms.is_some() => None,
             Phase::Idle if holder.has_asked => Some(idle_time_max),
             Phase::Idle => Some(head_time_max),
@@ -350,9 +351,9 @@ impl ConnectionSlots {
         Ok([stalls_ms, answered_ms, waits_ms].into_iter().flatten().min())
     }
 
-    /// Evicts one connection, of this address if one is given; returns whether there was one. The search
-    /// visits at most `places_max` slots for each connection that arrives while slots are short, which takes
-    /// microseconds.
+    /// Evicts one connection, of the given address if there is one; returns whether any could be evicted. The
+    /// search visits at most `places_max` slots for each connection that arrives while slots are short, which
+    /// takes microseconds.
     fn evict(&mut self, of: Option<IpAddr>) -> bool {
         let rank = |holder: &Holder| match holder.phase {
             _ if holder.is_evicted || holder.unsent_since_ms.is_some() => None,
@@ -393,7 +394,7 @@ impl ConnectionSlots {
         self.holders.get_mut(ticket.at)?.as_mut().filter(|holder| holder.serial == ticket.serial)
     }
 
-    /// Checks that no more connections stay than there are slots, and that the counts are exact.
+    /// Checks that at most `places_max` connections are not evicted, and that the counts are exact.
     fn check(&self) {
         assert!(self.staying <= self.bounds.places_max, "more connections stay than there are places");
         debug_assert_eq!(

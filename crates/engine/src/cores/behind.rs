@@ -4,27 +4,26 @@
 //!   one round of the loop:  all that the sockets have: hits, requests, … │ a few background steps │ the sockets …
 //! ```
 //! A loop serves its tasks in the order in which they are ready. When many answers of an origin arrive at
-//! once, a hit that comes after them waits for all of them to be stored. With this it waits for at most
-//! [`STEPS_A_ROUND`] steps: a task with deferrable work waits for a permit before each step of it. *Memory:*
-//! a queue in the waiting tasks. *Order:* first come, first served; each round has some steps, so every task
-//! gets its turn. *Bounds:* steps a round. The tasks themselves keep each step short (one answer's head, one
-//! read of its body).
+//! once, a hit that arrives after them would wait for all of them to be stored. With this budget, the hit
+//! waits for at most [`STEPS_A_ROUND`] steps: a task with deferrable work waits for a permit before each step
+//! of it. *Memory:* a queue in the waiting tasks. *Order:* first come, first served; each round has some
+//! steps, so every task gets its turn. *Bounds:* steps per round. The tasks themselves keep each step short
+//! (one answer's head, one read of its body).
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use tokio::sync::Semaphore;
 
-/// Background steps in one round of the loop. A round costs a poll of the sockets, about a microsecond; a
-/// step about ten.
+/// Background steps in one round of the loop. A round costs a poll of the sockets (about a microsecond), a
+/// step costs about ten microseconds.
 pub const STEPS_A_ROUND: u32 = 2;
 
-/// Background budget of one loop.
+/// Budget of one loop for background steps.
 #[derive(Debug)]
 pub struct BackgroundBudget {
     /// Queue of tasks that wait for the next round.
     next: Semaphore,
-    /// Steps left in this round. Atomic, because spawned tasks must be free to move; two threads never write
-    /// it.
+    /// Steps left in this round. Atomic only because spawned tasks must be `Send`; a single thread writes it.
     left: AtomicU32,
 }
 
@@ -35,10 +34,10 @@ impl Default for BackgroundBudget {
 }
 
 impl BackgroundBudget {
-    /// Waits until a step may be made; returns whether it had to wait.
+    /// Waits until the caller may run a background step; returns whether it had to wait.
     pub async fn turn(&self) -> bool {
         let left = self.left.load(Relaxed);
-        // Not ahead of tasks that already wait.
+        // A new task does not overtake tasks that already wait.
         if left > 0 && self.next.available_permits() > 0 {
             self.left.store(left - 1, Relaxed);
             return false;
@@ -65,8 +64,8 @@ mod tests {
 
     use super::*;
 
-    /// Beside twenty tasks that always have something to store, a task that is ready now and then waits for
-    /// at most the steps of one round, and the twenty get their steps in order.
+    /// A task that is ready now and then waits for at most the steps of one round while twenty other tasks
+    /// always have something to store, and the twenty get their steps in order.
     #[tokio::test(flavor = "current_thread")]
     async fn who_is_ready_waits_for_a_few_steps_and_not_for_all() {
         const STORING: u32 = 20;

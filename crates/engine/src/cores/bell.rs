@@ -1,4 +1,5 @@
-//! The wake-up protocol between "empty" and "sleep": decides whether a sleeping receiver must be woken.
+//! The wake-up protocol of a receiver that finds its rings empty and goes to sleep: decides whether a sender
+//! must wake it.
 //!
 //! ```text
 //!   receiver                                    sender
@@ -22,7 +23,7 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct Bell {
-    /// True while the receiver sleeps or is about to, and no sender has undertaken to wake it.
+    /// True while the receiver sleeps or is about to, and no sender has started to wake it.
     asleep: AtomicBool,
 }
 
@@ -52,8 +53,8 @@ impl Bell {
     pub fn must_wake(&self) -> bool {
         fence(Ordering::SeqCst);
         // The plain load comes first, so that an awake receiver costs no write to its cache line.
-        // Compare-and-exchange rather than swap, because a sender that comes too late must leave no store
-        // behind.
+        // Compare-and-exchange rather than swap, because a sender that loses the race must not write to the
+        // flag.
         self.asleep.load(Ordering::Relaxed)
             && self.asleep.compare_exchange(true, false, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }

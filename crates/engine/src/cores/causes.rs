@@ -16,7 +16,7 @@ use crate::meter::{Family, Point, Unit, Value};
 /// Kernel counters of a thread since it began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Causes {
-    /// Minor faults: pages that were in memory but not mapped yet; a microsecond each.
+    /// Minor faults: pages that were in memory but not mapped yet; each takes about a microsecond.
     pub minor_faults: u64,
     /// Major faults: pages that had to be read, so that the loop waited for the disk.
     pub major_faults: u64,
@@ -42,7 +42,7 @@ impl Causes {
 
 /// Parses fields 10, 12 and 42 of proc(5)'s `stat`; the name before them may contain spaces and brackets.
 fn parse_stat(stat: &str, ticks_per_second: u64) -> Option<Causes> {
-    // The rest begins with field 3.
+    // The text after the name begins with field 3.
     let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split_ascii_whitespace().collect();
     let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
     Some(Causes {
@@ -53,12 +53,12 @@ fn parse_stat(stat: &str, ticks_per_second: u64) -> Option<Causes> {
     })
 }
 
-/// Parses the nanoseconds of waiting on a run queue: the second of three numbers.
+/// Parses the time on a run queue, in nanoseconds: the second of three numbers.
 fn parse_schedstat(schedstat: &str) -> Option<u64> {
     schedstat.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
-/// Name, help text and value of a metric.
+/// Name and help text of a metric, and the function that reads its value.
 type Row = (&'static str, &'static str, fn(&Causes) -> u64);
 const ROWS: [Row; 4] = [
     ("loop_minor_faults", "Minor page faults of the loop's thread.", |causes| causes.minor_faults),
@@ -77,7 +77,7 @@ const ROWS: [Row; 4] = [
     ),
 ];
 
-/// Appends the known counters of all loops.
+/// Appends the kernel counters of all loops to the metrics, as far as they are known.
 pub(super) fn collect(latenesses: &Latenesses, families: &mut Vec<Family>) {
     let known: Vec<(usize, Causes)> = latenesses
         .cores

@@ -1,4 +1,4 @@
-//! Clocks. This module alone reads the time from the kernel.
+//! Clocks. Only this module reads the time from the kernel.
 //!
 //! None of these calls is a system call: the vDSO answers. Measured on a virtual machine (AMD, Linux 6.18):
 //!
@@ -10,7 +10,7 @@
 //! The UNIX time jumps when the clock is set: it is for times given to peers and files (`Date`, `Age`,
 //! expiry). Internal deadlines and durations use the monotonic clock.
 //!
-//! A loop reads the time once a turn and hands it down, so that all decisions of a turn see one time.
+//! A loop reads the time once per turn and passes it on, so that all decisions of a turn see the same time.
 #![allow(clippy::disallowed_methods, reason = "this is the place that the others take the time from")]
 
 use std::{
@@ -20,10 +20,11 @@ use std::{
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Seconds by which tests have stepped the UNIX time, as if the clock of a running machine was set.
+/// Seconds by which tests have shifted the UNIX time, as if the clock of a running machine had been set.
 static STEPPED_S: AtomicI64 = AtomicI64::new(0);
 
-/// Steps the UNIX time of this process, as if the clock was set; for tests. The monotonic clock goes on.
+/// Shifts the UNIX time of this process, as if the clock had been set; for tests. The monotonic clock is not
+/// affected.
 pub fn step_unix_time(by_s: i64) {
     STEPPED_S.fetch_add(by_s, Relaxed);
 }
@@ -44,7 +45,7 @@ pub fn unix_ms() -> u64 {
     u64::try_from(now_s).map_or(0, |s| s * 1000 + time.tv_nsec.unsigned_abs() / 1_000_000)
 }
 
-/// Returns nanoseconds since the UNIX epoch, for events that must be distinguished within a step of the
+/// Returns nanoseconds since the UNIX epoch, for events that must be distinguished within one tick of the
 /// coarse clock.
 #[must_use]
 pub fn unix_ns() -> u64 {
@@ -78,7 +79,7 @@ pub fn boot_ms() -> u64 {
     time.tv_sec.unsigned_abs() * 1000 + time.tv_nsec.unsigned_abs() / 1_000_000
 }
 
-/// Returns a point on the clock that never goes back (`CLOCK_MONOTONIC`).
+/// Returns the current time of the clock that never goes back (`CLOCK_MONOTONIC`).
 #[must_use]
 pub fn now() -> Instant {
     Instant::now()

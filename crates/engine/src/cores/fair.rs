@@ -1,18 +1,19 @@
 //! Fair scheduling of connections with much to do: one turn per address in each round of the loop.
 //!
 //! ```text
-//!   one round of the loop:  B, which says a line  A1 │ A2 A3 … A16 wait for a round each
-//!                           C1 │ C2 waits         └ sixteen connections of one address that flood: one turn
+//!   one round of the loop:  B, which sends a line  A1 │ A2 A3 … A16 wait for a round each
+//!                           C1 │ C2 waits          └ sixteen connections of one address that flood: one turn
 //! ```
 //! A loop serves connections in the order in which they are ready, so a client with more connections gets
-//! more of it: a line of another client waits behind a large turn of each. With this it waits behind one turn
-//! of each address. No time of the loop is lost: a client that alone has something to do gets every round. A
-//! connection with little to do never comes here; nor does any connection while all are of one address, and
-//! have been for a while. Turns that were not waited for are bounded for each address, too
-//! ([`Member::has_had_its_part`]): if a thousand connections arrive at once and each works before it first
-//! waits, the others would wait for all of that. *Memory:* a fixed number of slots, chosen by a hash;
-//! addresses that share a slot share its turns. *Waiting:* the connection that floods, behind earlier ones of
-//! its own address; [`Turn::has_waited`] is for its server's counter. Figures: `docs/decisions/026-siege.md`.
+//! more of the loop's time: a line of another client waits behind a large turn of each connection. With this
+//! scheduler it waits behind one turn of each address. No time of the loop is lost: a client that alone has
+//! something to do gets every round. A connection with little to do never takes a turn; nor does any
+//! connection while all are of one address, and have been for a while. Turns taken without waiting are also
+//! bounded for each address ([`Member::has_had_its_part`]): otherwise, if a thousand connections arrived at
+//! once and each worked before it first waited, all other connections would wait for them. *Memory:* a fixed
+//! number of slots, chosen by a hash; addresses that share a slot share its turns. *Waiting:* the connection
+//! that floods, behind earlier ones of its own address; [`Turn::has_waited`] is for its server's counter.
+//! Figures: `docs/decisions/026-siege.md`.
 #![expect(
     clippy::disallowed_types,
     reason = "of one thread: nobody waits for it; taken when a connection comes or has much to do"
@@ -34,29 +35,29 @@ use super::clock;
 use crate::accounts::ClientKey;
 
 /// Time after the last connection of another address during which turns are still taken, so that a client
-/// that comes every second does not find a busy loop.
+/// that connects every second does not find a busy loop.
 const SHARED_FOR_MS: u64 = 10_000;
-/// Number of slots for addresses.
+/// Number of slots to which addresses are hashed.
 const PLACES: usize = 256;
 /// Maximum turns that an address may take without waiting in one tick of the coarse clock (1–10 ms), in units
 /// of the largest such turn.
 const UNASKED_TURNS_MAX: u64 = 2;
-/// Bits of a slot's account that count turns; the other bits are the tick.
+/// Number of bits in a slot's account that count turns; the other bits hold the tick of the clock.
 const TURN_BITS: u32 = 8;
 
 /// Turn scheduler of one loop. Only the loop's thread uses it; the uncontended lock lets tasks of any kind
 /// hold a [`Member`].
 #[derive(Debug)]
 pub struct TurnScheduler {
-    /// Random seed, so that a client cannot aim at another's slot.
+    /// Random seed of the address hash, so that a client cannot choose an address that shares another's slot.
     seed: RandomState,
     inner: Mutex<Inner>,
     /// For each slot, the large turns taken without waiting, and the tick in which they were taken.
     unasked: Box<[AtomicU64]>,
     /// Number of slots with connections.
     in_use: AtomicUsize,
-    /// Time until which turns are taken even if one address is alone, because the other may come back. 0:
-    /// there was no other.
+    /// Time until which turns are taken even if one address is alone, because a client of another address may
+    /// come back. 0: there was no other address.
     shared_until_ms: AtomicU64,
 }
 
@@ -69,21 +70,21 @@ struct Inner {
 #[derive(Debug, Default, Clone)]
 struct AddressSlot {
     connections: usize,
-    /// True while one of the connections has the turn.
+    /// True while one of the slot's connections has the turn.
     is_taken: bool,
-    /// Waiter to which the turn was passed and which has not noticed yet.
+    /// Number of the waiter to which the turn was passed and which has not run yet.
     passed_to: Option<u64>,
     waiting: VecDeque<(u64, Waker)>,
 }
 
-/// A connection, identified by the hash of its address.
+/// A connection registered with the scheduler, under the hash of its address.
 #[derive(Debug)]
 pub struct Member {
     fair: Arc<TurnScheduler>,
     place: usize,
 }
 
-/// A turn, which ends when this is dropped.
+/// The right to make a large turn; dropping it passes the turn on.
 #[derive(Debug)]
 pub struct Turn<'a> {
     /// Connection that has the turn; `None` if all connections are of one address, so that none waits.
@@ -140,15 +141,15 @@ impl TurnScheduler {
 }
 
 impl Member {
-    /// Returns whether no other address has, or recently had, a connection: then no connection waits, and a
-    /// turn may be long.
+    /// Returns whether no other address has, or recently had, a connection. If so, no connection has to wait,
+    /// and a turn may be long.
     #[inline]
     pub fn is_alone(&self) -> bool {
         self.fair.is_one_address()
     }
 
-    /// Returns whether the connections of this address have used up the large turns without waiting of this
-    /// clock tick; then this connection makes a small one and waits for more.
+    /// Returns whether the connections of this address have used up, in this clock tick, the large turns that
+    /// need no waiting; then this connection makes a small turn and waits for a larger one.
     #[inline]
     pub fn has_had_its_part(&self) -> bool {
         let account = self.fair.unasked[self.place].load(Relaxed);
@@ -166,8 +167,8 @@ impl Member {
         account.store(tick << TURN_BITS | (turns + 1).min((1 << TURN_BITS) - 1), Relaxed);
     }
 
-    /// Waits for a turn, if other connections of the address want one too and connections of another address
-    /// exist.
+    /// Waits for a turn, if other connections of the same address also want one and connections of another
+    /// address exist.
     pub async fn turn(&self) -> Turn<'_> {
         if self.is_alone() {
             return Turn { member: None, has_waited: false };
@@ -176,7 +177,7 @@ impl Member {
         if must_wait {
             Wait { member: self, number: None }.await;
         }
-        // The turn is passed on from here on, however this future ends.
+        // From here on, the turn is passed on however this future ends.
         let turn = Turn { member: Some(self), has_waited: must_wait };
         // The turn starts in the next round, so that requests of this round queue behind it, and the sockets
         // are served before it.
@@ -207,7 +208,7 @@ impl Drop for Member {
 }
 
 impl AddressSlot {
-    /// Passes the turn to the next waiter; a later arrival cannot take it in between.
+    /// Passes the turn to the next waiter; a connection that arrives later cannot take it in between.
     fn pass(&mut self) {
         match self.waiting.pop_front() {
             Some((number, waker)) => {
@@ -250,7 +251,7 @@ impl Future for Wait<'_> {
     }
 }
 
-/// A waiter that is dropped leaves the queue, and passes on a turn that was passed to it.
+/// A waiter that is dropped leaves the queue; if the turn was already passed to it, the next waiter gets it.
 impl Drop for Wait<'_> {
     fn drop(&mut self) {
         let Some(number) = self.number else { return };
@@ -279,9 +280,8 @@ mod tests {
         IpAddr::from([192, 0, 2, last])
     }
 
-    /// Beside sixteen connections of one address that always have something to do, a connection of another
-    /// address that sends a line now and then waits for one of their turns in each round, and the sixteen get
-    /// their turns in order.
+    /// A connection that sends a line now and then waits for one turn in each round, while sixteen
+    /// connections of another address always have something to do, and the sixteen get their turns in order.
     #[tokio::test(flavor = "current_thread")]
     async fn who_has_little_to_do_waits_for_one_turn_of_each_address() {
         let local = tokio::task::LocalSet::new();
@@ -326,7 +326,7 @@ mod tests {
     fn an_address_has_two_large_turns_in_a_tick_for_which_it_did_not_wait() {
         let fair = Arc::new(TurnScheduler::default());
         let (one, two, other) = (fair.join(address(1)), fair.join(address(1)), fair.join(address(2)));
-        // The clock may tick between two lines; then the test tries again.
+        // The clock may tick between two lines; then the test retries.
         let is_seen = (0..1000).any(|_| {
             let tick = clock::monotonic_ms();
             let before = one.has_had_its_part();
@@ -355,7 +355,7 @@ mod tests {
         let noop = &mut Context::from_waker(Waker::noop());
         assert!(second.as_mut().poll(noop).is_pending() && third.as_mut().poll(noop).is_pending());
         drop(first);
-        // The turn had been passed to the second.
+        // The turn had already been passed to the second waiter.
         drop(second);
         drop(third.await);
         drop(two.turn().await);

@@ -1,17 +1,17 @@
 //! The lateness of a loop: the time between when it is due and when it runs.
 //!
 //! A kernel timer fires every 10 ms while the loop works. When the loop handles it, the difference to its due
-//! time is recorded. Firings that were due while the loop was stuck count as if they had waited since: a
-//! stall of 35 ms records 35, 25, 15 and 5 ms. The histogram is thus weighted by time, not by turns, and
-//! shows how long a request that arrives at a random moment waits.
+//! time is recorded. Firings that were due while the loop was stuck are recorded one by one, each with the
+//! time since it was due: a stall of 35 ms records 35, 25, 15 and 5 ms. The histogram is thus weighted by
+//! time, not by turns, and shows how long a request that arrives at a random moment waits.
 //!
 //! ```text
 //!   the loop wakes ─▶ the timer is silent? it is set, 10 ms from now ─▶ fires, fires, … ─▶ nothing else has woken the
 //!                                                     ▲                                    loop for 2 firings: silent
 //!                                                     └── the loop wakes for something else, or never sleeps
 //! ```
-//! An idle loop delays nobody: the timer is silent, and the loop does not wake. (With the timer always on, it
-//! woke 100 times a second, with 3 system calls each: `docs/decisions/024-idle.md`.)
+//! An idle loop delays no request: the timer is silent, and the loop does not wake. (With the timer always
+//! on, it woke 100 times a second, with 3 system calls each: `docs/decisions/024-idle.md`.)
 //!
 //! The timer is a timerfd and not one of tokio's, because tokio rounds its timers up to whole milliseconds,
 //! which would hide the lateness to be measured.
@@ -44,8 +44,8 @@ pub const PERIOD: Duration = Duration::from_millis(10);
 pub const STALL_MIN: Duration = Duration::from_millis(1);
 
 /// Number of consecutive firings, with no other wake-up between, after which the timer is silenced: the loop
-/// has then been idle for 20 ms. Setting and silencing the timer costs two system calls, less than the
-/// firings that are saved.
+/// has then been idle for 20 ms. Setting and silencing the timer costs two system calls, fewer than the saved
+/// firings would.
 const QUIET_FIRINGS: u32 = 2;
 
 const PERIOD_NS: u64 = PERIOD.as_nanos() as u64;
@@ -93,11 +93,11 @@ impl Lateness {
     }
 
     /// Records the lateness of the calling thread's runtime while it works, for as long as it runs.
-    /// [`super::run::Cores`] spawns it on each core; one task a thread. If the runtime does not report
-    /// wake-ups (`woke`), the timer is always on.
+    /// [`super::run::Cores`] spawns one such task on each core. If the runtime does not report wake-ups
+    /// (`woke`), the timer is always on.
     ///
     /// # Errors
-    /// Returns the kernel's error if it gives no timer, or an error when the runtime shuts down.
+    /// Returns the kernel's error if it refuses a timer, or an error when the runtime shuts down.
     pub async fn watch(self: Arc<Self>) -> io::Result<Infallible> {
         self.thread.store(rustix::thread::gettid().as_raw_nonzero().get(), Ordering::Relaxed);
         let timer = Arc::new(timerfd_create(
@@ -124,8 +124,8 @@ impl Lateness {
         }
     }
 
-    /// Records that the loop runs at `now`, when it was due at `first_due` and every period since, `count`
-    /// times in total.
+    /// Records that the loop ran at `now`, for `count` firings of the timer: the first was due at
+    /// `first_due`, the others at one period each after that.
     fn ran(&self, first_due: u64, count: u64, now: u64) {
         let late = now.saturating_sub(first_due);
         for missed in 0..count {
@@ -139,7 +139,7 @@ impl Lateness {
 }
 
 thread_local! {
-    /// Timer of this thread's loop.
+    /// Timer of this thread's event loop.
     static BELL: Bell = const { Bell {
         timer: OnceCell::new(),
         due_ns: Cell::new(0),
@@ -166,7 +166,7 @@ pub(super) fn woke() {
     BELL.with(|bell| {
         bell.wakes.set(bell.wakes.get() + 1);
         if !bell.is_set.get() && bell.timer.get().is_some() {
-            // Only an invalid time is refused, so an error shows at the next call.
+            // The kernel refuses only an invalid time, and such an error is reported by the next call.
             let _ = bell.set();
         }
     });
@@ -185,7 +185,8 @@ impl Bell {
     /// Handles `firings` firings of the timer.
     fn fired(&self, firings: u64) -> io::Result<()> {
         self.due_ns.set(self.due_ns.get() + firings * PERIOD_NS);
-        // A single wake-up since then is this firing; no wake-up means that the loop has not slept.
+        // Exactly one wake-up since the last firing is this firing itself; none means that the loop has not
+        // slept.
         let is_quiet = self.wakes.replace(0) == 1;
         self.quiet.set(if is_quiet { self.quiet.get() + 1 } else { 0 });
         if self.quiet.get() < QUIET_FIRINGS {
@@ -195,7 +196,7 @@ impl Bell {
         self.fire_from(0)
     }
 
-    /// Sets the timer to fire at this time and once a period from then on; 0: silences it.
+    /// Sets the timer to fire at this time and once per period from then on; 0 silences it.
     fn fire_from(&self, due_ns: u64) -> io::Result<()> {
         let Some(timer) = self.timer.get() else { return Ok(()) };
         let times = Itimerspec { it_interval: timespec(PERIOD_NS), it_value: timespec(due_ns) };

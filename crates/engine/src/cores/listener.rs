@@ -1,15 +1,15 @@
 //! Listening sockets, one per core on one port, and the rules for handing connections from core to core.
 //!
-//! With `SO_REUSEPORT` the kernel spreads connections over the sockets by a hash of the addresses. That is
-//! even over many connections and uneven over few, so the cores publish how many they hold ([`Balance`]), and
-//! a core that accepts while it is far above the least loaded hands the connection over.
+//! With `SO_REUSEPORT` the kernel spreads connections over the sockets by a hash of the addresses. The spread
+//! is even over many connections and uneven over few, so the cores publish how many they hold ([`Balance`]),
+//! and a core that accepts while it is far above the least loaded hands the connection over.
 //!
 //! **A port in use is an error, though `SO_REUSEPORT` would share it.** Two sockets may be bound to one port
-//! only if *both* have the option. So the first socket is bound without it, which the kernel refuses if any
-//! other process listens there, another Nighttrain of the same user included. It gets the option after it is
-//! bound, and then the others join. From bind to the end, at no moment can a second process slip in. Linux
-//! looks at the option at the time of the conflict (`inet_csk_bind_conflict`); `tests/cores_listener.rs`
-//! shows that all sockets get connections.
+//! only if *both* have the option. So the first socket is bound without the option, which the kernel refuses
+//! if any other process listens there, another Nighttrain of the same user included. The socket gets the
+//! option after it is bound, and then the others join. At no moment can a second process bind the port in
+//! between. Linux looks at the option at the time of the conflict (`inet_csk_bind_conflict`);
+//! `tests/cores_listener.rs` shows that all sockets get connections.
 
 use std::{
     io,
@@ -22,12 +22,12 @@ use std::{
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// Connections that the kernel completes for each socket before they are accepted; the kernel caps this at
-/// `net.core.somaxconn` (4,096 by default).
+/// Maximum number of connections per socket that the kernel has completed and the server has not yet
+/// accepted; the kernel caps this at `net.core.somaxconn` (4,096 by default).
 pub const BACKLOG: i32 = 4096;
 
 /// Binds and listens, one socket per core, on one port. With port 0 the kernel picks the port for the first
-/// socket and the others follow it.
+/// socket and the others use the same one.
 ///
 /// The sockets are non-blocking and close-on-exec. `TCP_NODELAY` is set on them, and accepted connections
 /// inherit it on Linux. Answers leave in one write, so Nagle's algorithm could only delay the last segment.
@@ -87,10 +87,10 @@ pub struct Balance {
 #[repr(align(128))]
 struct ConnectionCount(AtomicUsize);
 
-/// Number of connections by which a core may exceed the least loaded before it hands any over.
+/// Number of connections that a core may hold above the least loaded core before it hands any over.
 const SLACK: usize = 8;
 
-/// Number of connections on every core from which related connections are no longer gathered.
+/// Number of connections per core up to which related connections are gathered on one core.
 const GATHER_BELOW: usize = 64;
 
 impl Balance {
@@ -109,7 +109,7 @@ impl Balance {
     /// Counts the end of a connection of core `me`. Only core `me` may call this.
     ///
     /// # Panics
-    /// Panics if the core holds none.
+    /// Panics if the core has no connections.
     pub fn closed(&self, me: usize) {
         let held = &self.cores[me].0;
         let before = held.load(Ordering::Relaxed);
@@ -130,8 +130,8 @@ impl Balance {
     }
 
     /// Returns the core that should get the connection that `me` has just accepted (and not yet counted): the
-    /// one with the fewest, if `me` exceeds it by more than 8 and by more than an eighth of its own count.
-    /// `None`: keep it.
+    /// one with the fewest connections, if `me` exceeds it by more than 8 and by more than an eighth of its
+    /// own count. `None`: `me` keeps the connection.
     ///
     /// The counts may be slightly outdated: a burst may hand over a few too many, which the slack absorbs.
     #[must_use]
@@ -141,15 +141,15 @@ impl Balance {
             return None;
         }
         let least = (0..self.cores.len()).min_by_key(|&core| self.held(core))?;
-        // The second read may return a larger value than the first.
+        // Another core may have changed this count since the first read, so the subtraction saturates.
         let above = mine.saturating_sub(self.held(least));
         (above > SLACK.max(mine / 8)).then_some(least)
     }
 
     /// Chooses a core for servers whose connections talk to each other: connections that arrive one after the
     /// other probably belong together and are gathered on one core. The first `block` go to the first core,
-    /// the next ones to the second, and so on, round and round. A few connections then never cross cores.
-    /// Once every core has 64, works like [`Self::hand_off_to`].
+    /// the next ones to the second, and so on, round-robin. Messages between a few connections then never
+    /// cross cores. Once every core has 64 connections, works like [`Self::hand_off_to`].
     #[must_use]
     pub fn gather(&self, me: usize, block: usize) -> Option<usize> {
         let blocks = |core: usize| self.held(core) / block.max(1);

@@ -9,16 +9,17 @@
 //!                     bell + eventfd of 1
 //! ```
 //!
-//! A turn of a loop sends its messages and then calls [`Sender::flush`]: one wake-up for each sleeping
+//! A loop sends messages during its turn and then calls [`Sender::flush`]: one wake-up for each sleeping
 //! destination that got any, whatever the number of messages. A ring holds `capacity` messages and refuses
 //! more: [`Sender::send`] returns the message and counts it, and the caller handles it. Between two endpoints
 //! messages arrive once and in order; between different pairs there is no order.
 //!
-//! A receiver that is dropped, as when its loop ends, drops the messages in its rings, and [`Sender::flush`]
-//! drops messages sent to it afterwards: a sender that waits for an answer to such a message learns at once
-//! that none will come.
+//! A receiver that is dropped, for example when its loop ends, drops the messages in its rings, and
+//! [`Sender::flush`] drops messages sent to it afterwards: a sender that waits for an answer to such a
+//! message learns at once that none will come.
 //!
-//! Memory: `endpoints² × capacity × size_of::<M>()`, of which the kernel commits only what was once used.
+//! Memory: `endpoints² × capacity × size_of::<M>()`, of which the kernel commits only pages that have been
+//! used.
 
 use std::{
     cell::Cell,
@@ -61,11 +62,11 @@ pub struct Mesh<M> {
 
 impl<M: Send> Mesh<M> {
     /// Creates a mesh of `cores + outsiders` endpoints, numbered in that order, with rings of `capacity`
-    /// messages. An outsider is a thread that is not a core: it sends, and may receive, like any other.
+    /// messages. An outsider is a thread that is not a core; its endpoint sends and receives like any other.
     ///
     /// # Errors
-    /// Returns the kernel's error if it gives no eventfd (`EMFILE`, `ENFILE`, `ENOMEM`): each endpoint needs
-    /// one.
+    /// Returns the kernel's error if it refuses an eventfd (`EMFILE`, `ENFILE`, `ENOMEM`): each endpoint
+    /// needs one.
     ///
     /// # Panics
     /// Panics if `capacity` is 0.
@@ -126,7 +127,7 @@ impl<M: Send> Mesh<M> {
     }
 }
 
-/// An endpoint of the mesh: it sends to all endpoints (itself too) and receives from all.
+/// An endpoint of the mesh: sends to and receives from all endpoints, including itself.
 #[derive(Debug)]
 pub struct Endpoint<M> {
     sender: Sender<M>,
@@ -165,7 +166,7 @@ impl<M: Send> Endpoint<M> {
     }
 }
 
-/// Sleep and wake-up of one endpoint.
+/// Sleep and wake-up state of one endpoint.
 #[derive(Debug)]
 struct Sleeper {
     bell: Bell,
@@ -183,14 +184,14 @@ impl Sleeper {
 }
 
 impl Sleeper {
-    /// Sleeps until it is woken; returns at once if it was woken since the last time.
+    /// Sleeps until the endpoint is woken; returns at once if it was woken since the last sleep.
     fn sleep(&self) {
         let mut watched = [PollFd::new(&self.eventfd, PollFlags::IN)];
         match poll(&mut watched, None) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => panic!("mesh: cannot wait for an eventfd: {error}"),
         }
-        // Unlike an edge in an epoll, the level stays until it is read.
+        // Unlike an edge in an epoll, a readable eventfd stays readable until it is read.
         let mut count = [0; 8];
         match rustix::io::read(&self.eventfd, &mut count) {
             Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
@@ -203,7 +204,7 @@ impl Sleeper {
 struct Link<M> {
     ring: Producer<M>,
     sleeper: Arc<Sleeper>,
-    /// True if messages were sent since the last flush.
+    /// True if messages were sent on this link since the last flush.
     unannounced: Cell<bool>,
 }
 
@@ -211,7 +212,7 @@ struct Link<M> {
 #[derive(Debug)]
 pub struct Sender<M> {
     links: Box<[Link<M>]>,
-    /// True if any link has unannounced messages.
+    /// True if any link has messages that were sent since the last flush.
     unannounced: Cell<bool>,
     counters: CoreCounters<MeshCounter>,
 }
@@ -242,7 +243,7 @@ impl<M: Send> Sender<M> {
         }
     }
 
-    /// Returns whether the ring to endpoint `to` has room for a message. The room remains until this half
+    /// Returns whether the ring to endpoint `to` has room for a message. The room remains until this sender
     /// sends a message.
     ///
     /// # Panics
@@ -253,8 +254,8 @@ impl<M: Send> Sender<M> {
     }
 
     /// Wakes each sleeping destination that got messages since the last flush. Called at the end of each
-    /// turn; without it, a message waits until its receiver wakes for another reason. Costs a branch if
-    /// nothing was sent, a fence per destination that got messages, and one system call (≈ 1 µs) per sleeper.
+    /// turn; otherwise a message waits until its receiver wakes for another reason. Costs a branch if nothing
+    /// was sent, a fence per destination that got messages, and one system call (≈ 1 µs) per sleeper.
     pub fn flush(&self) {
         if !self.unannounced.replace(false) {
             return;
@@ -263,7 +264,7 @@ impl<M: Send> Sender<M> {
             if !link.unannounced.replace(false) {
                 continue;
             }
-            // Includes the full fence that `drop_if_abandoned` needs.
+            // `must_wake` includes the full fence that `drop_if_abandoned` needs.
             let must_wake = link.sleeper.bell.must_wake();
             if link.ring.drop_if_abandoned() {
                 continue;
@@ -293,18 +294,18 @@ impl<M: Send> Sender<M> {
 pub struct Receiver<M> {
     rings: Box<[Consumer<M>]>,
     sleeper: Arc<Sleeper>,
-    /// The eventfd, registered with the runtime in which this half was first awaited.
+    /// The eventfd, registered with the runtime in which this receiver was first awaited.
     woken: Option<AsyncFd<Arc<OwnedFd>>>,
     counters: CoreCounters<MeshCounter>,
 }
 
 impl<M: Send> Receiver<M> {
     /// Waits for messages and appends all that have arrived to `into`. Returns their number, at least 1 and
-    /// at most `endpoints × capacity`. Cancel-safe: nothing is taken before the last wait is over.
+    /// at most `endpoints × capacity`. Cancel-safe: no message is taken before the last wait is over.
     ///
     /// # Panics
     /// Panics outside a tokio runtime with I/O, or if its epoll refuses the eventfd at the first wait (out of
-    /// kernel memory or over `max_user_watches`). The half must stay with the runtime of its first wait.
+    /// kernel memory or over `max_user_watches`). The receiver must stay with the runtime of its first wait.
     pub async fn recv_batch(&mut self, into: &mut Vec<M>) -> usize {
         // An endless stream of messages must not prevent the loop from serving its sockets.
         tokio::task::coop::consume_budget().await;
@@ -312,11 +313,11 @@ impl<M: Send> Receiver<M> {
     }
 
     /// Polls like [`Self::recv_batch`], for a loop that also calls [`Self::try_recv_batch`] between two
-    /// waits, because it must know the other cores' messages before it reads on: the half is borrowed for the
-    /// call alone. One task waits at a time.
+    /// waits, because it must handle other cores' messages before it continues reading: the receiver is
+    /// borrowed only during the call. Only one task may wait at a time.
     ///
     /// # Panics
-    /// Panics as [`Self::recv_batch`] does.
+    /// Panics like [`Self::recv_batch`].
     pub fn poll_recv_batch(&mut self, cx: &mut Context<'_>, into: &mut Vec<M>) -> Poll<usize> {
         loop {
             let count = self.try_recv_batch(into);
@@ -333,8 +334,8 @@ impl<M: Send> Receiver<M> {
                 readable(Arc::clone(&self.sleeper.eventfd))
                     .unwrap_or_else(|error| panic!("mesh: cannot add an eventfd to epoll: {error}"))
             });
-            // The counter is never read. The registration is edge-triggered and each write is an edge of its
-            // own, whatever the counter's value; mio's waker relies on this too. That saves a read per
+            // The eventfd's counter is never read. The registration is edge-triggered and each write is a new
+            // edge, whatever the counter's value; mio's waker relies on this too. That saves a read per
             // wake-up.
             match woken.poll_read_ready(cx) {
                 Poll::Pending => return Poll::Pending,
@@ -346,7 +347,7 @@ impl<M: Send> Receiver<M> {
         }
     }
 
-    /// Receives like [`Self::recv_batch`], for a thread without a loop that may sleep in the kernel.
+    /// Receives like [`Self::recv_batch`], for a thread without an event loop that may sleep in the kernel.
     ///
     /// # Panics
     /// Panics if waiting for the eventfd fails, which only a broken invariant can cause.

@@ -12,10 +12,10 @@
 //!
 //! - [`run`]: starts, pins, drains and joins the loops; a panic on one stops all.
 //! - [`listener`]: one listening socket per core on one port, and handing connections over.
-//! - [`mesh`]: batches from every core to every core over [`ring`]s; [`bell`] wakes sleepers.
+//! - [`mesh`]: message batches from every core to every core over [`ring`]s; [`bell`] wakes sleepers.
 //! - [`lateness`]: how late each loop runs, and the causes that the kernel counts.
 //! - [`rounds`]: periodic tasks of a loop, which do not wake an idle loop.
-//! - [`fair`]: connections of one address with much to do take turns.
+//! - [`fair`]: busy connections of one address take turns.
 //! - [`behind`]: storing answers yields to connections that are ready.
 //! - [`clock`]: the clocks, and the cost of reading each.
 //! - [`steady_clock`]: the time by which stored objects expire, unaffected by a step of the clock.

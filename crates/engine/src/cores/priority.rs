@@ -2,8 +2,8 @@
 
 use std::io;
 
-/// Nice value: a thread of normal priority that wants the same processor gets nine tenths of it (`sched(7)`:
-/// a step of nice is a factor of 1.25).
+/// Nice value of low-priority threads. A thread of normal priority that wants the same processor gets nine
+/// tenths of it (`sched(7)`: each nice level is a factor of 1.25).
 const NICE: i32 = 10;
 
 /// Lowers the priority of the calling thread. (POSIX defines this for the process; on Linux it applies to the

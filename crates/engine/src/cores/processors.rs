@@ -47,7 +47,7 @@ pub enum ListError {
     /// A processor is listed twice: two loops would compete for it.
     #[error("processor {0} is listed twice")]
     Twice(usize),
-    /// A number that no processor can have.
+    /// A number above the largest possible processor number.
     #[error("processor {0} is beyond the limit of Linux's affinity masks ({max})", max = CpuSet::MAX_CPU - 1)]
     TooLarge(usize),
 }

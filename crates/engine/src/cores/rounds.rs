@@ -1,16 +1,16 @@
-//! Rounds: the periodic tasks of a loop beside its clients (deadlines, expiries, room), for as long as any is
-//! due.
+//! Rounds: the periodic tasks of a loop beside its clients (deadlines, expiries, freeing room), run only
+//! while any is due.
 //!
 //! ```text
-//!            stir: a new task for the rounds came up
-//!               │
-//!   resting ────┴──▶ a period ──▶ round ──▶ stirred since the last one, or due within a period? ── yes ──▶ a period …
-//!      ▲  ▲                                   │ no: what is due next?
-//!      │  └── nothing: until a stir ◀─────────┤
-//!      └───── later: until then or a stir ◀───┘
+//!           stir: a new task for the rounds came up
+//!              │
+//!  resting ────┴──▶ a period ──▶ round ──▶ stirred since the last one, or due within a period? ── yes ──▶ a period …
+//!     ▲  ▲                                   │ no: what is due next?
+//!     │  └── nothing: until a stir ◀─────────┤
+//!     └───── later: until then or a stir ◀───┘
 //! ```
 //! A busy loop makes its rounds periodically, and an idle loop does not wake. After the last stir there is
-//! one more round, which handles what the stir left. *Core:* everything belongs to one loop's thread; the
+//! one more round, for tasks that the stir left over. *Core:* everything belongs to one loop's thread; the
 //! state is atomic because a task must be `Send`. A stir costs one load while rounds are being made.
 
 use std::{
@@ -20,14 +20,15 @@ use std::{
 
 use tokio::sync::Notify;
 
-/// No stir since the last round.
+/// State: no round was requested ([`Rounds::stir`]) since the last one.
 const QUIET: u8 = 0;
-/// A stir since the last round.
+/// State: a round was requested ([`Rounds::stir`]) since the last one.
 const STIRRED: u8 = 1;
-/// Resting: no round is made until a stir, or until one is due.
+/// State: no round is made until one is requested or due.
 const RESTING: u8 = 2;
 
-/// Schedule of one loop's rounds. The task that makes them calls [`Rounds::pause`] between two.
+/// Schedule of one loop's periodic rounds. The task that makes the rounds calls [`Rounds::pause`] between
+/// two.
 #[derive(Debug)]
 pub struct Rounds {
     every: Duration,
@@ -39,12 +40,12 @@ impl Rounds {
     /// Creates a schedule with this period.
     #[must_use]
     pub fn new(every: Duration) -> Self {
-        // Begins stirred, so that the first round is made like any other.
+        // The state begins as `STIRRED`, so that the first round is made like any other.
         Self { every, state: AtomicU8::new(STIRRED), stirred: Notify::new() }
     }
 
-    /// Requests a round because something came up. The next round comes within a period, and one more after
-    /// it.
+    /// Requests a round because a new periodic task has come up. The next round is made within a period, and
+    /// one more after it.
     #[inline]
     pub fn stir(&self) {
         if self.state.load(Relaxed) != STIRRED && self.state.swap(STIRRED, Relaxed) == RESTING {
@@ -71,14 +72,14 @@ impl Rounds {
         if stirred {
             tokio::time::sleep(self.every).await;
         } else {
-            // Unless a stir came while the timer fired.
+            // A stir that came while the timer fired is kept.
             let _ = self.state.compare_exchange(RESTING, QUIET, Relaxed, Relaxed);
         }
         stirred
     }
 }
 
-/// Returns the earlier of two times, where `None` is never: for a loop that waits for more than one thing.
+/// Returns the earlier of two times, where `None` means never: for a loop that waits for several events.
 #[must_use]
 pub fn sooner(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
     match (one, other) {
@@ -96,7 +97,7 @@ mod tests {
     const EVERY: Duration = Duration::from_millis(1);
     const NEVER: Duration = Duration::from_secs(3600);
 
-    /// Makes rounds in the background; returns their counter.
+    /// Makes rounds in a background task; returns the counter of rounds made.
     fn making(rounds: &Rc<Rounds>, due_in: Option<Duration>) -> Rc<Cell<usize>> {
         let (rounds, made) = (Rc::clone(rounds), Rc::new(Cell::new(0)));
         let count = Rc::clone(&made);

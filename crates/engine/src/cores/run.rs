@@ -1,16 +1,16 @@
-//! Starting the loops, and ending them.
+//! Starting and ending the event loops.
 //!
 //! ```text
 //!   Cores::start ── one thread per core: pin, build the runtime ──▶ all ready? ──▶ make(context) runs as the main
-//!        │                                                            │ no              future, and with it what it
+//!        │                                                            │ no              future, with all tasks that it
 //!        │                                                            ▼                 spawns (spawn_local)
 //!        │                                                        StartError                 │
 //!        ├─ drain(timeout): Shutdown::requested ─▶ main futures end ─▶ else cut ─────────────┤
 //!        └─ join() ◀──────────────────────── ended, failed or panicked (which cuts the others too)
 //! ```
 //!
-//! A panic anywhere on a core, in a spawned task too, is a bug: it ends this core and cuts all others, and
-//! [`Cores::join`] reports it. (Tokio alone would put it into a `JoinHandle` that is never read.) A panic
+//! A panic anywhere on a core, including in a spawned task, is a bug: it ends this core and cuts all others,
+//! and [`Cores::join`] reports it. (Tokio alone would put it into a `JoinHandle` that is never read.) A panic
 //! hook does this and then runs the previous hook; it does nothing on other threads.
 
 use std::{
@@ -40,7 +40,7 @@ use super::{
 /// Maximum threads for blocking operations (DNS, file reads and writes) per core. They are not pinned.
 const HELPERS_MAX: usize = 8;
 
-/// Time that a core has after the cut to reach its next `.await`, and helpers have to end.
+/// Time after a cut in which a core must reach its next `.await` and helper threads must end.
 const CUT_GRACE: Duration = Duration::from_secs(1);
 
 /// Configuration of the loops.
@@ -51,10 +51,10 @@ pub struct CoresConfig {
     pub cores: Vec<usize>,
     /// Prefix of thread names, `NAME-INDEX`; Linux shows the first 15 bytes.
     pub name: &'static str,
-    /// Maximum tasks that a loop polls before it checks for new events. The default is 61, as in tokio: with
-    /// 64 and 1,000 connections and answers of 1 KiB, 256 and 1,024 took 1–4% less processor time per request
-    /// (within the noise of that machine), but timers and new events of a flooded loop then wait for 256 or
-    /// 1,024 tasks (≈ 2 and 7 ms at 7 µs a request) instead of 0.4 ms.
+    /// Maximum tasks that a loop polls before it checks for new events. The default is 61, as in tokio. With
+    /// 64 and 1,000 connections and answers of 1 KiB, values of 256 and 1,024 took 1–4% less processor time
+    /// per request (within the noise of that machine), but timers and new events of a flooded loop then wait
+    /// for 256 or 1,024 tasks (≈ 2 and 7 ms at 7 µs per request) instead of 0.4 ms.
     pub event_interval: u32,
 }
 
@@ -64,7 +64,7 @@ impl Default for CoresConfig {
     }
 }
 
-/// Reasons why the loops did not start. Loops that had started are stopped again.
+/// Reasons why the loops did not start. Loops that had already started are stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The processor does not exist, or the process may not use it.
@@ -80,7 +80,7 @@ pub enum StartError {
     /// The mask of usable processors cannot be read.
     #[error("cannot read the available processors: {0}")]
     Processors(#[source] io::Error),
-    /// The kernel refused a thread.
+    /// The kernel refused to create a thread.
     #[error("{core}: no thread: {error}")]
     Thread {
         /// Name of the loop.
@@ -94,7 +94,7 @@ pub enum StartError {
     Pin {
         /// Name of the loop.
         core: String,
-        /// Processor to which the loop should be pinned.
+        /// Processor to which the loop was to be pinned.
         processor: usize,
         /// Error that the kernel returned.
         #[source]
@@ -109,20 +109,20 @@ pub enum StartError {
         #[source]
         error: io::Error,
     },
-    /// The number of parts is not the number of cores.
+    /// The number of per-core parts passed to the start differs from the number of cores.
     #[error("{parts} parts for {cores} cores: the numbers must be equal")]
     Parts {
-        /// Number of parts.
+        /// Number of per-core parts that were passed.
         parts: usize,
         /// Number of cores.
         cores: usize,
     },
 }
 
-/// Failure of a core.
+/// Reasons why a core ended abnormally.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CoreFailure {
-    /// A panic: a broken invariant of the program.
+    /// The core panicked: an invariant of the program is broken.
     #[error("{core} panicked: {message}")]
     Panicked {
         /// Name of the loop.
@@ -138,7 +138,7 @@ pub enum CoreFailure {
         /// Text of the error.
         message: String,
     },
-    /// The loop did not reach an `.await` within a second after it was cut. Its thread is left behind.
+    /// The loop did not reach an `.await` within a second after it was cut. Its thread is abandoned.
     #[error("{core} did not stop in time")]
     Stuck {
         /// Name of the loop.
@@ -163,7 +163,7 @@ impl DrainReport {
 
 /// Result type of a main future: `()`, or a `Result` whose error stops all cores.
 pub trait Outcome {
-    /// Returns the error's text, if it is one.
+    /// Returns the error's text if this result is an error.
     fn error(self) -> Option<String>;
 }
 
@@ -179,7 +179,7 @@ impl<E: Display> Outcome for Result<(), E> {
     }
 }
 
-/// A flag that any thread may set once and all can see.
+/// A flag that any thread may set once and any thread may read or await.
 #[derive(Debug, Default)]
 struct Flag {
     set: AtomicBool,
@@ -217,14 +217,14 @@ impl Shutdown {
         self.0.wait().await;
     }
 
-    /// Returns whether shutdown is requested. One load of a cache line that is not written until then.
+    /// Returns whether shutdown is requested. Costs one load of a cache line that is not written until then.
     #[must_use]
     pub fn is_requested(&self) -> bool {
         self.0.is_set()
     }
 }
 
-/// Context from which a core's main future is made.
+/// Context passed to the function that creates a core's main future.
 #[derive(Debug, Clone)]
 pub struct CoreContext {
     /// Index of the core, 0 to `cores` − 1.
@@ -241,7 +241,7 @@ pub struct CoreContext {
     pub lateness: Arc<Lateness>,
 }
 
-/// State shared by the cores and their owner.
+/// State shared by the cores and the [`Cores`] value that controls them.
 #[derive(Debug)]
 struct Control {
     name: &'static str,
@@ -250,7 +250,7 @@ struct Control {
     cut: Flag,
     /// Set once at least one core has ended.
     ended: Flag,
-    /// First failure; failures that follow from it are not recorded.
+    /// First failure of any core; later failures, which usually follow from it, are not recorded.
     failure: OnceLock<CoreFailure>,
 }
 
@@ -279,7 +279,7 @@ pub struct Cores {
 impl Cores {
     /// Starts one loop per core. `make` is called on each core's thread, once all are ready, and its future
     /// is that core's main future: it may spawn others with `tokio::task::spawn_local`, need not be `Send`,
-    /// and its end is the end of the core.
+    /// and the core ends when it ends.
     ///
     /// # Errors
     /// Returns a [`StartError`] if a loop cannot be started. Where pinning is not permitted (seccomp in some
@@ -296,7 +296,7 @@ impl Cores {
         Self::start_on(processors, &config, parts, move |context, ()| make(context))
     }
 
-    /// Starts the loops like [`Self::start`], and hands to each core the part that it alone owns (its
+    /// Starts the loops like [`Self::start`], and passes to each core the part that it alone owns (its
     /// listener, its mesh endpoint).
     ///
     /// # Errors
@@ -365,7 +365,7 @@ impl Cores {
                     Ok(prepared) => prepared,
                     Err(error) => return drop(say_ready.send(Err(error))),
                 };
-                // The starter waits for this message; if it is gone, the gate is gone too.
+                // The starting thread waits for this message; if that thread is gone, the gate is closed too.
                 let _ = say_ready.send(Ok(()));
                 drop(say_ready);
                 if gate.recv().is_ok() {
@@ -379,7 +379,7 @@ impl Cores {
             threads.push(Some(thread.map_err(|error| StartError::Thread { core, error })?));
         }
         drop(say_ready);
-        // On an error the gates are dropped, and every ready thread returns.
+        // On an error the gates are dropped, so every thread that is ready returns.
         for outcome in ready {
             outcome?;
         }
@@ -392,7 +392,7 @@ impl Cores {
     }
 
     /// Asks every core to end, waits up to `timeout` for their main futures, then cuts the rest: their
-    /// futures and tasks are dropped at their current await point. Blocks; not to be called on a loop.
+    /// futures and tasks are dropped at their current await point. Blocks; must not be called on a loop.
     ///
     /// # Errors
     /// Returns a [`CoreFailure`] if a core fails or panics, did so before, or is stuck.
@@ -413,7 +413,7 @@ impl Cores {
     }
 
     /// Waits until every core has ended by itself, by [`Self::drain`], or by a failure. Blocks. After a
-    /// failure the other cores, which are cut, get at most two seconds.
+    /// failure the other cores, which are cut, have at most two seconds to end.
     ///
     /// # Errors
     /// Returns the [`CoreFailure`] of the first core that failed or panicked.
@@ -422,8 +422,8 @@ impl Cores {
         self.control.failure.get().map_or(Ok(()), |failure| Err(failure.clone()))
     }
 
-    /// Returns a future that is ready once at least one core has ended, for whatever reason. A program waits
-    /// for this beside its signals, before it calls [`Self::drain`].
+    /// Returns a future that is ready once at least one core has ended, for whatever reason. A program awaits
+    /// it together with its signals, before it calls [`Self::drain`].
     pub fn ended(&self) -> impl Future<Output = ()> + Send + use<> {
         let control = Arc::clone(&self.control);
         async move { control.ended.wait().await }
@@ -465,7 +465,7 @@ impl Cores {
             };
             match index {
                 Some(index) => self.reap(index),
-                // Every thread has dropped its sender: all have ended, some without a report.
+                // Every thread has dropped its end of the channel: all have ended, some without a report.
                 None => (0..self.threads.len()).for_each(|index| self.reap(index)),
             }
         }
@@ -497,14 +497,15 @@ fn chosen(config: &CoresConfig) -> Result<Vec<usize>, StartError> {
     }
 }
 
-/// Prepares a core on its own thread: all operations that the kernel may refuse.
+/// Prepares a core on its own thread: performs all operations that the kernel may refuse.
 fn prepare(
     mut context: CoreContext,
     control: &Arc<Control>,
     event_interval: u32,
 ) -> Result<(CoreContext, runtime::LocalRuntime), StartError> {
     let core = control.core(context.index);
-    // Before pinning: helpers start from this thread, would inherit the pin and then compete with the loop.
+    // Taken before pinning: helper threads start from this thread, and would otherwise inherit its pinning
+    // and compete with the loop.
     let unpinned = processors::mask().map_err(StartError::Processors)?;
     match processors::pin(context.processor) {
         Ok(()) => context.pinned = true,
@@ -521,7 +522,7 @@ fn prepare(
         .max_blocking_threads(HELPERS_MAX)
         .thread_name(helper.clone())
         .on_thread_start(move || {
-            // If this is not permitted, the helper keeps its mask, which is slower but not wrong.
+            // If this is not permitted, the helper keeps its mask, which is slower but still correct.
             let _ = processors::set_mask(&unpinned);
             watch_for_panics(helper.clone(), &helper_control);
         })
@@ -530,7 +531,7 @@ fn prepare(
     Ok((context, runtime))
 }
 
-/// Runs the loop on the core's thread, from start to end.
+/// Runs the event loop on the core's thread, from start to end.
 fn run<F>(
     control: &Arc<Control>,
     runtime: runtime::LocalRuntime,
@@ -559,14 +560,15 @@ fn run<F>(
     match ended {
         Ok(None) => {}
         Ok(Some(message)) => control.fail(CoreFailure::Failed { core, message }),
-        // The hook has already recorded the panic with its location; this is for the case that another hook
-        // replaced it.
+        // The panic hook has usually recorded the panic with its location; this handles the case that another
+        // hook replaced it.
         Err(panic) => control.fail(CoreFailure::Panicked { core, message: text_of(panic.as_ref()) }),
     }
 }
 
 thread_local! {
-    /// Thread name, and control to which panics are reported; set on a core's thread and on its helpers.
+    /// Name of this thread and the control that its panics are reported to; set on cores and their helper
+    /// threads.
     static WATCHED: RefCell<Option<(String, Arc<Control>)>> = const { RefCell::new(None) };
 }
 

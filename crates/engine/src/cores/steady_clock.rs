@@ -1,9 +1,9 @@
-//! A steady clock: the UNIX time by which stored objects expire. A forward step of the machine's clock counts
-//! only once it has lasted for a while.
+//! A steady clock: the UNIX time by which stored objects expire. A forward step of the machine's clock takes
+//! effect only once it has lasted for a while.
 //!
-//! A wrong answer of a time server, or a typing error of an operator, may set the clock to tomorrow and back.
-//! Expiry by the wall clock would delete everything in between. A [`SteadyClock`] advances by the boot clock
-//! instead, and follows a forward step once the boot clock confirms that the step has lasted [`CONFIRM_MS`].
+//! A faulty time server or an operator's typing error may set the clock to tomorrow and back. Expiry by the
+//! wall clock would delete everything in between. A [`SteadyClock`] advances by the boot clock instead, and
+//! follows a forward step once the boot clock confirms that the step has lasted [`CONFIRM_MS`].
 //!
 //! ```text
 //!   wall clock       ───╮      ╭────────      ───╮         (set forward, and back within ten minutes)
@@ -13,19 +13,20 @@
 //! A steady clock never goes back. After a backward step it advances at half pace until the wall clock has
 //! caught up, so that it neither jumps nor stands still.
 //!
-//! *Memory:* one value a core. *Cost:* two clock reads, no system call (50 ns).
+//! *Memory:* one value per core. *Cost:* two clock reads, no system call (50 ns).
 
 use std::cell::Cell;
 
 use super::clock;
 
-/// Time that a forward step must last before it counts.
+/// Time that a forward step of the wall clock must last before the steady clock follows it.
 pub const CONFIRM_MS: u64 = 10 * 60_000;
 /// Maximum difference between wall and boot clock that counts as adjustment (NTP's slewing, a leap second),
 /// not as a step.
 const SLEW_MAX_MS: i64 = 2_000;
 
-/// Steady clock of one core; see the module.
+/// Steady clock of one core: UNIX time that never goes back and ignores short forward steps of the wall
+/// clock.
 #[derive(Debug)]
 pub struct SteadyClock {
     state: Cell<State>,
@@ -76,7 +77,7 @@ impl SteadyClock {
             state.confirm(offset(unix_ms, boot_ms), boot_ms);
         } else {
             state.step = None;
-            // Forward adjustments apply at once; backward by at most half of the elapsed time.
+            // Forward adjustments apply at once; backward ones by at most half of the elapsed time.
             let back_max_ms = i64::try_from(elapsed_ms / 2).unwrap_or(i64::MAX);
             state.offset_ms = state.offset_ms.saturating_add(ahead_ms.max(-back_max_ms));
         }
@@ -95,7 +96,7 @@ impl Default for SteadyClock {
 }
 
 impl State {
-    /// Accepts a forward step that has lasted long enough; remembers a new one.
+    /// Accepts a forward step that has lasted long enough; otherwise remembers a new step.
     fn confirm(&mut self, offset_ms: i64, boot_ms: u64) {
         match self.step {
             Some((seen_ms, since_ms)) if seen_ms.abs_diff(offset_ms) <= SLEW_MAX_MS.unsigned_abs() => {
@@ -110,7 +111,7 @@ impl State {
 }
 
 fn offset(unix_ms: u64, boot_ms: u64) -> i64 {
-    // Both fit: 2^63 ms are 292 million years.
+    // Both values fit: 2^63 ms are 292 million years.
     i64::try_from(unix_ms).unwrap_or(i64::MAX).saturating_sub(i64::try_from(boot_ms).unwrap_or(i64::MAX))
 }
 

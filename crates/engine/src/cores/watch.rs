@@ -1,7 +1,7 @@
 //! Deadlines of connections, without a timer for each wait.
 //!
-//! A connection records in its [`Watch`] its phase and its deadline (two relaxed stores a turn). One sweep
-//! per core checks a share of the connections ten times a second and wakes those whose deadline has passed;
+//! A connection records its phase and its deadline in its [`Watch`] (two relaxed stores per turn). One sweep
+//! per core checks a tenth of the connections ten times a second and wakes those whose deadline has passed;
 //! the connection itself then closes. Both run on the same core; the fields are atomic because some servers'
 //! tasks must be `Send`.
 
@@ -18,7 +18,7 @@ use std::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Phase {
-    /// Waits for the next request: nothing has begun, and nothing is lost if the connection ends.
+    /// Waits for the next request: none has begun, and no data is lost if the connection ends.
     Idle = 0,
     /// Waits for the rest of a request's head.
     Head = 1,
@@ -26,7 +26,7 @@ pub enum Phase {
     Body = 2,
     /// Waits for the peer to read the data sent to it.
     Send = 3,
-    /// Waits for this server or its upstreams: the peer has no deadline.
+    /// Waits for this server or its upstreams, so the peer has no deadline.
     Working = 4,
 }
 
@@ -36,7 +36,7 @@ pub struct Watch {
     phase: AtomicU8,
     deadline_ms: AtomicU64,
     expired: AtomicBool,
-    /// The task's waker. A task keeps the same waker, so it is stored once.
+    /// The task's waker. A task always has the same waker, so it is stored only once.
     waker: OnceLock<Waker>,
 }
 
@@ -60,7 +60,7 @@ impl Watch {
         }
     }
 
-    /// Sets the phase, and how long it may take from now on. `now_ms` is the monotonic clock's, so that
+    /// Sets the phase and its maximum duration from now on. `now_ms` is the monotonic clock's time, so that
     /// setting the machine's clock does not end any wait.
     pub fn wait(&self, phase: Phase, now_ms: u64, at_most: Duration) {
         self.phase.store(phase as u8, Ordering::Relaxed);
@@ -68,7 +68,7 @@ impl Watch {
         self.deadline_ms.store(now_ms.saturating_add(at_most_ms), Ordering::Relaxed);
     }
 
-    /// Clears the deadline, because the connection waits for nothing that has one.
+    /// Clears the deadline, because the connection waits for no event that has one.
     pub fn work(&self) {
         self.phase.store(Phase::Working as u8, Ordering::Relaxed);
         self.deadline_ms.store(u64::MAX, Ordering::Relaxed);
@@ -86,13 +86,13 @@ impl Watch {
         }
     }
 
-    /// Returns whether the sweep found the deadline passed, or a drain ended the wait.
+    /// Returns whether the deadline was found to have passed, or a drain ended the wait.
     #[must_use]
     pub fn expired(&self) -> bool {
         self.expired.load(Ordering::Relaxed)
     }
 
-    /// Clears an ended wait, so that a last answer can be sent to the peer.
+    /// Clears the expired state, so that a last answer can be sent to the peer.
     pub fn renew(&self) {
         self.expired.store(false, Ordering::Relaxed);
         self.work();
@@ -151,13 +151,13 @@ impl Watches {
     }
 
     /// Ends the wait of the connection that has idled longest, among the next `looks` connections. Returns
-    /// whether one was idle.
+    /// whether any was idle.
     pub fn end_longest_idle(&mut self, looks: usize) -> bool {
         self.end_earliest(looks, |phase, deadline_ms| (phase == Phase::Idle).then_some(deadline_ms))
     }
 
     /// Ends the wait with the lowest order among the next `looks` connections. `order` maps a phase and a
-    /// deadline in milliseconds to a sort key; `None`: the wait is not ended. Returns whether one was ended.
+    /// deadline in milliseconds to a sort key; `None`: the wait is not ended. Returns whether any was ended.
     pub fn end_earliest(&mut self, looks: usize, order: impl Fn(Phase, u64) -> Option<u64>) -> bool {
         let mut earliest: Option<(u64, &Arc<Watch>)> = None;
         for _ in 0..looks.min(self.entries.len()) {

@@ -4,8 +4,8 @@
 //!   mapping │ 8 KiB │ 8 KiB │ … ║ 32 KiB │ … ║ 128 KiB │ … ║ 512 KiB │ … │      a quarter of the bytes each
 //!   taken   │ 1 0 1 1 0 …       ║ 0 0 …      ║ 1 …         ║ 0 …         │      a bit each
 //! ```
-//! Any core takes slots and any thread returns them, so the bits are atomic; they are touched once for a read
-//! of the disk, never for a hit. A larger slot is taken when those of the right size are used up.
+//! Any core takes slots and any thread returns them, so the bits are atomic; they are accessed once per disk
+//! read, never for a hit. A larger slot is taken when all slots of the right size are used up.
 
 use std::{
     fmt, io,
@@ -20,14 +20,15 @@ use tokio::sync::Notify;
 
 use crate::sys::{arena::Words, file_words::PAGE_BYTES, span::Span};
 
-/// Maximum bytes of one read, including alignment: a record of the store and a block at each end.
+/// Maximum bytes of one read, including alignment: a record of the store and one more block at each end.
 pub const READ_BYTES_MAX: usize = 512 << 10;
 /// Bytes of a slot of each size.
 const SLOT_BYTES: [usize; 4] = [8 << 10, 32 << 10, 128 << 10, READ_BYTES_MAX];
-/// Minimum bytes of all sizes together: each size's quarter must hold at least one of the largest slots.
+/// Minimum bytes of all four slot sizes together: each size's quarter must hold at least one of the largest
+/// slots.
 pub(super) const BUFFER_BYTES_MIN: usize = SLOT_BYTES.len() * READ_BYTES_MAX;
 
-/// All buffers.
+/// All buffers for disk reads.
 pub(super) struct Buffers {
     memory: Words,
     sizes: [Slots; SLOT_BYTES.len()],
@@ -35,9 +36,9 @@ pub(super) struct Buffers {
     room: Notify,
 }
 
-/// The slots of one size.
+/// The slots of one size, with a bit for each that tells whether it is taken.
 struct Slots {
-    /// Offset of the first slot in bytes.
+    /// Offset of the first slot in bytes, from the start of the mapping.
     first: usize,
     count: usize,
     /// A bit for each slot, set while the slot is taken.
@@ -60,7 +61,7 @@ impl Buffers {
         Ok(Arc::new(Self { memory, sizes, room: Notify::new() }))
     }
 
-    /// Takes a buffer of at least `bytes`; `None` if all that are large enough are taken.
+    /// Takes a buffer of at least `bytes` bytes; `None` if all that are large enough are taken.
     ///
     /// # Panics
     /// Panics if `bytes` is more than [`READ_BYTES_MAX`].
@@ -72,8 +73,9 @@ impl Buffers {
         })
     }
 
-    /// Waits until a slot of the largest size is returned; returns at once if that happened since the last
-    /// wait. The task that has waited longest is woken first, but another may still take the slot before it.
+    /// Waits until a slot of the largest size is returned; returns at once if that has happened since the
+    /// last wait. The task that has waited longest is woken first, but another task may still take the slot
+    /// before it.
     pub(super) async fn room(&self) {
         self.room.notified().await;
     }
@@ -97,7 +99,7 @@ impl Slots {
                 if slot >= self.count {
                     break;
                 }
-                // Acquire: reads by the last holder come before the writes that follow.
+                // Acquire: reads by the last holder happen before writes by the new one.
                 match word.compare_exchange_weak(seen, seen | 1 << bit, Ordering::Acquire, Ordering::Relaxed)
                 {
                     Ok(_) => return Some(slot),
@@ -145,12 +147,12 @@ impl Drop for Buffer {
 }
 
 /// Result of a read: exactly the requested bytes. Cheap to clone; dropping the last clone, on any thread,
-/// returns the memory. It counts against the bound on buffers until then, so the block of a slow reader must
-/// be copied or its connection cut, like any pinned object.
+/// returns the memory. Until then it counts against the bound on buffers, so for a slow client the block must
+/// be copied or its connection cut, as with any pinned object.
 #[derive(Debug, Clone)]
 pub struct Block {
     buffer: Arc<Buffer>,
-    /// Offset within the buffer.
+    /// Offset of the requested bytes within the buffer.
     start: usize,
     len: usize,
 }
@@ -175,7 +177,7 @@ mod tests {
 
     proptest! {
         /// Compared with a list of taken slots: no slot has two holders, returned slots can be taken again,
-        /// and nothing is refused while a large enough slot is free.
+        /// and no request is refused while a large enough slot is free.
         #[test]
         fn no_two_holders_share_a_byte(steps in proptest::collection::vec((1_usize..=READ_BYTES_MAX, 0_usize..4), 1..200)) {
             let buffers = Buffers::reserve(BUFFER_BYTES_MIN).unwrap();

@@ -1,7 +1,7 @@
 //! Counters of disk reads.
 
 crate::counters! {
-    /// Counters, one row for each core.
+    /// Counters of disk reads, one row per core.
     pub enum ReadCounter {
         Begun => Counter, "store_reads", None, "Disk reads handed to a helper.";
         Joined => Counter, "store_reads_joined", None, "Requests that joined a disk read already under way.";

@@ -11,10 +11,10 @@
 //! ```
 //! *Memory:* buffers are slots of one anonymous mapping, of four sizes, aligned to pages as `O_DIRECT`
 //! requires. *Writer:* the helper that holds the slot; after that the slot is not written until the last
-//! [`Block`] is dropped. *Waiting:* tasks, and helpers in the kernel. *Bounds:* [`ReadPoolConfig`] names
-//! them: active and queued reads per core, bytes of buffers, the time that a task waits for a disk. A caller
-//! that reaches a bound gets a [`ReadRefusal`] or a [`ReadError`], which is counted, and continues without
-//! the object (a miss, or an answer made without the store).
+//! [`Block`] is dropped. *Waiting:* tasks, and helpers in the kernel. *Bounds*, set by [`ReadPoolConfig`]:
+//! active and queued reads per core, bytes of buffers, the time that a task waits for a disk. A caller that
+//! reaches a bound gets a [`ReadRefusal`] or a [`ReadError`], which is counted, and continues without the
+//! object (a miss, or an answer made without the store).
 //!
 //! A read that a helper has begun cannot be cancelled: if its task stops waiting, the read goes on and frees
 //! its buffer when it ends. A disk that hangs therefore costs only the buffers of the active reads.

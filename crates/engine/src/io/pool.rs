@@ -1,4 +1,4 @@
-//! The helper threads: started once for all cores, stopped when the pool is dropped.
+//! The pool of helper threads: started once for all cores, stopped when the pool is dropped.
 
 use std::{
     io,
@@ -24,16 +24,16 @@ use crate::{
 /// Time that the pool waits for helpers to end before it abandons them to a hanging disk.
 const END_GRACE: Duration = Duration::from_secs(1);
 
-/// Number of helpers, and all bounds.
+/// Configuration of a read pool: the number of helper threads, and all bounds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadPoolConfig {
     /// Number of cores that read.
     pub cores: usize,
-    /// Threads that read for the cores: the number of reads that the disk sees at once.
+    /// Number of threads that read for the cores, and thus the number of reads that the disk sees at once.
     pub helpers: usize,
-    /// Maximum reads of one core at one helper, including the active one.
+    /// Maximum reads that one core has given to one helper, including the active one.
     pub depth: usize,
-    /// Maximum reads of one core that wait for a helper; more are refused.
+    /// Maximum reads of one core that wait for a helper; further reads are refused.
     pub waiting_max: usize,
     /// Bytes of buffers over all cores, at least 2 MiB; a read that finds no free buffer is refused.
     pub buffer_bytes: usize,
@@ -57,13 +57,13 @@ impl Default for ReadPoolConfig {
     }
 }
 
-/// Reasons why helpers could not be started.
+/// Reasons why the read pool could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// A number that must not be zero is zero.
     #[error("invalid read pool: {what} must not be 0")]
     None {
-        /// Name of the number.
+        /// Number in the configuration that is zero.
         what: &'static str,
     },
     /// A source has a block size that is not supported.
@@ -82,7 +82,7 @@ pub enum StartError {
     },
 }
 
-/// Pool of helper threads. Dropping it stops them; reads that are active then are not answered any more.
+/// Pool of helper threads. Dropping it stops them; reads that are active at that time get no answer.
 #[derive(Debug)]
 pub struct ReadPool {
     stop: Sender<Message>,
@@ -112,8 +112,8 @@ impl ReadPool {
         let refused = |what| move |source| StartError::Kernel { what, source };
         let buffers =
             Buffers::reserve(config.buffer_bytes.max(BUFFER_BYTES_MIN)).map_err(refused("buffer memory"))?;
-        // A ring between a core and a helper holds all messages that can be between them; the owner's ring
-        // holds its `Stop`.
+        // A ring between a core and a helper holds all messages that can be between them; the ring from the
+        // pool's owner to a helper holds the helper's `Stop`.
         let mesh = Mesh::new(cores + helpers, 1, config.depth).map_err(refused("an eventfd"))?;
         let mut endpoints = mesh.into_endpoints().into_iter();
         let counters = CounterSet::new(cores);
@@ -183,8 +183,8 @@ impl ReadPool {
         Arc::clone(&self.counters)
     }
 
-    /// Returns how long reads took for the waiting tasks, and at the disk, in nanoseconds; for a
-    /// [`crate::meter::Registry`].
+    /// Returns two sets of histograms in nanoseconds, for a [`crate::meter::Registry`]: how long tasks waited
+    /// for reads, and how long the reads took at the disk.
     #[must_use]
     pub fn latencies(&self) -> [Arc<Histograms>; 2] {
         [Arc::clone(&self.waits), Arc::clone(&self.disk)]
@@ -220,14 +220,15 @@ fn check(config: &ReadPoolConfig, sources: &[Arc<dyn Source>]) -> Result<(), Sta
 impl Drop for ReadPool {
     fn drop(&mut self) {
         for helper in 0..self.threads.len() {
-            // The only message of this ring, so it fits.
+            // `Stop` is the only message ever sent on this ring, so it fits.
             let _ = self.stop.send(self.cores + helper, Message(Kind::Stop));
         }
         self.stop.flush();
         // Nothing is sent on this channel; it is only disconnected.
         let all = self.ended.recv_timeout(END_GRACE) == Err(mpsc::RecvTimeoutError::Disconnected);
         for thread in self.threads.drain(..).filter(|thread| all || thread.is_finished()) {
-            // In a server a panic of a helper has ended the process; in a test the panic itself is reported.
+            // In a server, a panic of a helper has already ended the process; in a test, the panic itself is
+            // reported.
             let _ = thread.join();
         }
     }
@@ -274,7 +275,7 @@ impl Helper {
                 .map_err(|damage| ReadError::Damaged { extent, damage }),
         };
         let answer = Answer { id, helper: self.number, extent, outcome };
-        // The core counts its messages, so there are never more than the ring holds.
+        // The core limits the number of its messages, so there are never more than the ring holds.
         assert!(self.sender.send(core, Message(Kind::Answer(answer))).is_ok(), "more answers than orders");
         self.sender.flush();
     }

@@ -1,5 +1,5 @@
-//! A core's side of reading: its pending reads, its queue of reads that wait for a helper, and the tasks to
-//! wake.
+//! A core's side of disk reads: its pending reads, its queue of reads that wait for a helper, and the tasks
+//! to wake.
 //!
 //! *Memory:* plain memory of the core. *Writer:* the core, in [`Reads::read`] and [`Reads::settle`]. A task
 //! waits on its [`PendingRead`], which may move to another core.
@@ -34,7 +34,7 @@ use crate::{
 /// Interval at which pending reads are checked for a timeout.
 const OVERDUE_EVERY: Duration = Duration::from_millis(250);
 
-/// A range of a source that is read.
+/// A range of bytes to be read from a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Extent {
     /// Index of the source in the list given to the pool.
@@ -59,7 +59,7 @@ pub enum ReadRefusal {
     Length(u32),
 }
 
-/// Reasons why a read failed.
+/// Reasons why a disk read failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
     /// The disk returned an error.
@@ -80,7 +80,7 @@ pub enum ReadError {
         /// Bytes of the range that exist.
         got: usize,
     },
-    /// The bytes read are not those that were written.
+    /// The bytes read differ from those that were written.
     #[error("{} bytes at {} are damaged: {damage}", extent.bytes, extent.at)]
     Damaged {
         /// Range that was read.
@@ -88,7 +88,7 @@ pub enum ReadError {
         /// Damage that was found.
         damage: Damage,
     },
-    /// The disk took longer than [`ReadPoolConfig::wait_ms_max`].
+    /// The read took longer than [`ReadPoolConfig::wait_ms_max`].
     #[error("disk read of {} bytes at {} timed out", .0.bytes, .0.at)]
     TooSlow(Extent),
 }
@@ -97,7 +97,7 @@ fn words(kind: io::ErrorKind, os: Option<i32>) -> io::Error {
     os.map_or_else(|| io::Error::from(kind), io::Error::from_raw_os_error)
 }
 
-/// Order to a helper.
+/// Order of a core to a helper thread to read an extent.
 #[derive(Debug)]
 pub(super) struct Order {
     pub(super) id: u64,
@@ -105,7 +105,7 @@ pub(super) struct Order {
     pub(super) core: usize,
     pub(super) extent: Extent,
     pub(super) buffer: Buffer,
-    /// Offset of the extent, widened to whole blocks.
+    /// Offset from which the helper reads: that of the extent, rounded down to a whole block.
     pub(super) aligned_at: u64,
     pub(super) aligned_bytes: usize,
 }
@@ -145,7 +145,7 @@ impl SharedRead {
     }
 }
 
-/// A pending read. Dropping it only ends the waiting.
+/// A pending disk read. Dropping it stops only the waiting, not the read.
 #[derive(Debug)]
 pub struct PendingRead(Arc<SharedRead>);
 
@@ -176,18 +176,18 @@ struct OutstandingRead {
 
 #[derive(Debug)]
 struct State {
-    /// Pending reads: at most `waiting_max` plus those that helpers have.
+    /// Pending reads: at most `waiting_max` plus those that are at helpers.
     pending: HashMap<Extent, OutstandingRead>,
     /// Reads that wait for a free helper.
     queue: VecDeque<Order>,
-    /// For each helper, the number of this core's reads that it has.
+    /// For each helper, the number of this core's reads that it is working on.
     under_way: Box<[usize]>,
     ids: u64,
-    /// Time at which timeouts were last checked.
+    /// Time at which pending reads were last checked for timeouts.
     looked_ns: u64,
 }
 
-/// State that tells whether a core has pending reads to check for timeouts. Used by one thread; atomic
+/// State that tells whether a core has pending reads to check for timeouts. Used by one thread only; atomic
 /// because a task must be `Send`.
 #[derive(Debug, Default)]
 struct Timing {
@@ -196,14 +196,14 @@ struct Timing {
     began: Notify,
 }
 
-/// Read handle of a core. It belongs to the core's thread.
+/// Handle through which a core reads from the disk. It belongs to the core's thread.
 #[derive(Debug)]
 pub struct Reads {
     state: RefCell<State>,
     timing: Arc<Timing>,
     sender: Sender<Message>,
     core: usize,
-    /// Number of cores; the helpers' endpoints come after theirs.
+    /// Number of cores; in the mesh, the endpoints of the helpers follow those of the cores.
     cores: usize,
     depth: usize,
     waiting_max: usize,
@@ -305,8 +305,8 @@ impl Reads {
     }
 
     /// Waits until a buffer of the largest size is returned, for a caller that got [`ReadRefusal::Buffers`]
-    /// and can wait. The caller that has waited longest is woken first; another may still be faster. After
-    /// other refusals this may never end: give it a deadline.
+    /// and can wait. The caller that has waited longest is woken first; another may still take the buffer
+    /// before it. After other refusals this may never end: give it a deadline.
     pub fn room(&self) -> impl Future<Output = ()> + use<> {
         let buffers = Arc::clone(&self.buffers);
         async move { buffers.room().await }
@@ -325,7 +325,7 @@ impl Reads {
                 Err(ReadError::Damaged { .. }) => self.counters.add(ReadCounter::Damaged, 1),
                 Err(_) => self.counters.add(ReadCounter::Failed, 1),
             }
-            // The tasks that waited may be gone, and others may wait for a new read of the same extent.
+            // The tasks that waited may be gone, and other tasks may wait for a new read of the same extent.
             if let Entry::Occupied(pending) = state.pending.entry(answer.extent)
                 && pending.get().id == answer.id
             {
@@ -347,7 +347,7 @@ impl Reads {
         self.timing.is_pending.store(!state.pending.is_empty(), Relaxed);
     }
 
-    /// Ends the reads whose tasks have waited too long.
+    /// Ends the waiting for reads that have taken longer than the maximum time.
     fn give_up(&self, now_ns: u64, state: &mut State) {
         state.pending.retain(|extent, waiting| {
             let overdue = now_ns.saturating_sub(waiting.asked_ns) > self.wait_ns_max;
@@ -359,8 +359,8 @@ impl Reads {
         });
     }
 
-    /// Returns the helper with the fewest reads of this core, if it may have more; the first among equals, so
-    /// that a light load wakes few helpers.
+    /// Returns the helper with the fewest reads of this core, if it may take another; the first among equals,
+    /// so that a light load wakes few helpers.
     fn free_helper(&self, under_way: &[usize]) -> Option<usize> {
         let (helper, has) = under_way.iter().enumerate().min_by_key(|(_, has)| **has)?;
         (*has < self.depth).then_some(helper)
@@ -395,7 +395,7 @@ impl Completions {
     /// # Panics
     /// Panics outside a tokio runtime with I/O and time, or in a runtime other than that of its first wait.
     pub async fn next(&mut self, into: &mut Vec<Message>) {
-        // Cancel-safe: nothing is taken before the wait is over.
+        // Cancel-safe: no message is taken before the wait is over.
         while !self.timing.is_pending.load(Relaxed) {
             tokio::select! {
                 _ = self.receiver.recv_batch(into) => return,

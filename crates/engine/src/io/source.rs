@@ -1,4 +1,5 @@
-//! Sources for helpers: a file past the page cache, a file through it, or (in tests) a disk that fails.
+//! Sources that helpers read from: a file read with `O_DIRECT`, a file read through the page cache, or (in
+//! tests) a disk that fails.
 
 use std::{fs::File, io, os::fd::AsFd, path::Path};
 
@@ -33,25 +34,25 @@ pub trait Source: Send + Sync + 'static {
     }
 }
 
-/// Error: the bytes read are not those that were written.
+/// Error: the bytes read differ from those that were written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{rule} at byte {at}")]
 pub struct Damage {
-    /// Offset in the source.
+    /// Offset of the damage in the source.
     pub at: u64,
-    /// Violated rule, in plain words.
+    /// Description of the violated rule.
     pub rule: &'static str,
 }
 
-/// A file that is read with `O_DIRECT` (`--paging direct`), into the process's memory only. It does not enter
-/// the page cache and so evicts nothing from it.
+/// A file that is read with `O_DIRECT` (`--paging direct`), into the process's memory only. The data does not
+/// enter the page cache and so evicts nothing from it.
 #[derive(Debug)]
 pub struct DirectFile {
     file: File,
 }
 
 impl DirectFile {
-    /// Opens `path` for reading past the page cache.
+    /// Opens `path` for reading that bypasses the page cache.
     ///
     /// # Errors
     /// Returns the error of `open(2)`: `EINVAL` if the file system has no `O_DIRECT` (a tmpfs before Linux
@@ -64,7 +65,7 @@ impl DirectFile {
 
 impl Source for DirectFile {
     fn block_bytes(&self) -> usize {
-        // A disk with blocks of 512 bytes would accept less; a page is right for all.
+        // A disk with blocks of 512 bytes would accept smaller alignment; a page is correct for all disks.
         PAGE_BYTES
     }
 
@@ -127,7 +128,7 @@ impl Source for CachedFile {
         if let (Ok(start), Ok(end)) = (usize::try_from(start), usize::try_from(end))
             && end <= self.mapping.len()
         {
-            // A failure here costs at most a minor fault later: the bytes are read.
+            // A failure here costs at most a minor fault later, because the bytes have already been read.
             let _ = self.mapping.populate(start..end);
         }
         Ok(read)

@@ -1,4 +1,5 @@
-//! A ring in shared memory: a writer that never waits, and readers that detect what they have missed.
+//! A ring in shared memory: a writer that never waits, and readers that detect which records they have
+//! missed.
 //!
 //! ```text
 //!            read from here        written           begun
@@ -8,11 +9,11 @@
 //!           └────────────┴─────────────────┴───────────────────────────┘
 //!   a record: number << 24 | bytes · the bytes, whole words
 //! ```
-//! The writer first stores how far it is going to write (`begun`), then writes, then stores that it has
-//! (`written`). A reader copies a record and then checks whether `begun` has wrapped around to the record's
-//! start: if so, the copy may be torn and is discarded. (This is a seqlock: the fences are those of Boehm,
-//! "Can seqlocks get along with programming language memory models?", 2012.) Records are numbered, so that a
-//! reader knows how many it missed.
+//! The writer first stores the position up to which it is going to write (`begun`), then writes, then stores
+//! the position that it has reached (`written`). A reader copies a record and then checks whether `begun` has
+//! wrapped around to the record's start: if so, the copy may be torn and is discarded. (This is a seqlock:
+//! the fences are those of Boehm, "Can seqlocks get along with programming language memory models?", 2012.)
+//! Records are numbered, so that a reader knows how many it missed.
 //!
 //! The memory may be another process's: a reader trusts nothing in it, and at worst returns nonsense or
 //! nothing.
@@ -28,7 +29,7 @@ use crate::sys::{
     span::Span,
 };
 
-/// Words before the ring: two cache lines, of which three words are used.
+/// Number of words before the ring's data: two cache lines, of which three words are used.
 pub const HEAD_WORDS: usize = 16;
 const BEGUN: usize = 0;
 const WRITTEN: usize = 1;
@@ -40,7 +41,7 @@ const LENGTH_BITS: u32 = 24;
 /// Minimum capacity of a ring in words.
 pub const CAPACITY_WORDS_MIN: usize = 2;
 
-/// Memory of a ring: its head, then a power of two of words.
+/// Memory of a ring: its head, followed by data words whose number is a power of two.
 pub trait Memory: Deref<Target = [AtomicU64]> {}
 impl<M: Deref<Target = [AtomicU64]>> Memory for M {}
 
@@ -50,11 +51,11 @@ fn capacity(words: &[AtomicU64]) -> usize {
     capacity
 }
 
-/// The only writer of a ring.
+/// The only writer of a journal ring.
 #[derive(Debug)]
 pub struct Writer<M> {
     words: M,
-    /// Current value of `written`.
+    /// Current value of the head's `written` word: the position up to which records are complete.
     at: Cell<u64>,
     records: Cell<u64>,
 }
@@ -63,17 +64,18 @@ impl<M: Memory> Writer<M> {
     /// Creates the writer of a ring that is all zero.
     ///
     /// # Panics
-    /// Panics if the words are not a head and a power of two.
+    /// Panics if `words` is not a head followed by a power of two of words.
     #[must_use]
     pub fn new(words: M) -> Self {
         capacity(&words);
         Self { words, at: Cell::new(0), records: Cell::new(0) }
     }
 
-    /// Writes a record of these parts, over the oldest ones.
+    /// Writes a record that consists of these parts, overwriting the oldest records.
     ///
     /// # Panics
-    /// Panics if a part is not whole words, or all of them are more than half of the ring.
+    /// Panics if the length of a part is not a multiple of a word, or the record takes more than half of the
+    /// ring.
     #[inline]
     pub fn write(&self, parts: &[&[u8]]) {
         let words = &*self.words;
@@ -134,7 +136,7 @@ impl<M: Memory> Reader<M> {
     /// Creates a reader that begins after the last existing record.
     ///
     /// # Panics
-    /// Panics as [`Writer::new`] does.
+    /// Panics like [`Writer::new`].
     #[must_use]
     pub fn new(words: M) -> Self {
         capacity(&words);
@@ -180,7 +182,7 @@ impl<M: Memory> Reader<M> {
                 }
             }
         }
-        // The copy comes before this check of the writer's position.
+        // The fence orders the copy before this check of the writer's position.
         fence(Acquire);
         let is_whole = words[BEGUN].load(Relaxed).wrapping_sub(self.at) <= capacity as u64;
         if !is_sound || !is_whole {
@@ -196,8 +198,8 @@ impl<M: Memory> Reader<M> {
         true
     }
 
-    /// Returns the number of records that were overwritten before they were read; known once the next record
-    /// is read.
+    /// Returns the number of records that were overwritten before they were read; it is updated when the next
+    /// record is read.
     pub fn lost(&self) -> u64 {
         self.lost
     }
@@ -215,7 +217,7 @@ mod tests {
         (0..HEAD_WORDS + capacity).map(|_| AtomicU64::new(0)).collect()
     }
 
-    /// Builds a record all of whose words contain its number.
+    /// Builds a record in which every word contains the record's number.
     fn record(number: u64, words: usize) -> Vec<u8> {
         number.to_ne_bytes().repeat(words)
     }
@@ -237,9 +239,9 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(unify::cases(256, 20_000)))]
 
-        /// Compared with a queue of all records, the slow twin: a reader returns a part of it in order,
-        /// counts what is missing, and misses nothing while no more than the ring's capacity has been written
-        /// since the last read.
+        /// Compared with the slow twin, a queue of all records: a reader returns a subsequence of it in
+        /// order, counts the missing records, and misses none while no more than the ring's capacity has been
+        /// written since the last read.
         #[test]
         fn a_reader_reads_what_was_written_or_counts_it(steps in steps()) {
             const CAPACITY: usize = 32;
@@ -274,13 +276,13 @@ mod tests {
                             prop_assert_eq!(&into, &record(number, words));
                         } else {
                             prop_assert!(twin.is_empty() || waiting > CAPACITY);
-                            // The reader has skipped to the end.
+                            // The reader has skipped to the end of the ring.
                             lost += twin.drain(..).count() as u64;
                         }
                     }
                 }
                 if twin.is_empty() {
-                    // The next record tells the reader how many were lost.
+                    // The reader learns how many records were lost only when it reads the next record.
                     prop_assert!(reader.lost() <= lost);
                 }
             }

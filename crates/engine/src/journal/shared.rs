@@ -1,4 +1,4 @@
-//! The journal's memory: rings and lease, created by one process and opened by others.
+//! The journal's shared memory: rings and lease, created by one process and opened by others.
 
 use std::{
     cell::Cell,
@@ -28,22 +28,22 @@ use crate::{
 
 /// Maximum rings of one journal: one for each loop.
 pub const RINGS_MAX: usize = 4096;
-/// Maximum time that a reader counts as such without renewing its lease.
+/// Maximum time for which a reader is considered active without renewing its lease.
 pub const LEASE_MAX: Duration = Duration::from_secs(5);
-/// Length of a lease that a reader requests.
+/// Time for which a reader renews its lease.
 const LEASE: Duration = Duration::from_secs(3);
 
 const LEASE_MAX_MS: u64 = 5000;
 const LEASE_MS: u64 = 3000;
 const _: () = assert!(LEASE_MAX.as_millis() == LEASE_MAX_MS as u128 && LEASE.as_millis() == LEASE_MS as u128);
 
-/// Words before the rings that identify the journal: a page.
+/// Words before the rings that identify the journal; they fill one page.
 const FRONT_WORDS: usize = 512;
-/// Words of the lease's file: a page.
+/// Words of the lease's file, which is one page long.
 const LEASE_WORDS: usize = 512;
 /// Magic number: "NTJOURN" and the version of the layout.
 const MAGIC: u64 = u64::from_le_bytes(*b"NTJOURN1");
-/// Indices of the identifying words.
+/// Indices of the words that identify and describe the journal.
 const AT_MAGIC: usize = 0;
 const AT_TOKEN: usize = 1;
 const AT_RINGS: usize = 2;
@@ -59,22 +59,23 @@ pub struct Journal {
     file: File,
     lease_file: File,
     token: u64,
-    /// Number of rings that have their writer.
+    /// Number of rings whose writer has been handed out.
     taken: AtomicUsize,
-    /// True if a thread of this process reads for as long as the process runs.
+    /// True if a thread of this process reads the journal for as long as the process runs.
     is_always_read: bool,
 }
 
-/// Address at which other processes find a journal.
+/// Data by which another process finds and opens this process's journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JournalAddress {
-    /// Process ID.
+    /// Process ID of the process that owns the journal.
     pub pid: u32,
     /// File descriptor of the rings in that process.
     pub rings_fd: RawFd,
     /// File descriptor of the lease in that process.
     pub lease_fd: RawFd,
-    /// Token in the front of the rings, so that another process is not mistaken for this one.
+    /// Random token at the front of the rings, so that another process with the same ID is not mistaken for
+    /// this one.
     pub token: u64,
 }
 
@@ -91,13 +92,13 @@ pub enum OpenError {
 
 impl Journal {
     /// Creates a journal of `rings` rings, with `ring_bytes` bytes each (rounded up to a power of two, at
-    /// least 64 KiB). `is_always_read`: a thread of this process reads it from beginning to end.
+    /// least 64 KiB). `is_always_read`: a thread of this process reads it for as long as the process runs.
     ///
     /// # Errors
     /// Returns the system's error.
     ///
     /// # Panics
-    /// Panics if there are more rings than [`RINGS_MAX`], or none.
+    /// Panics if `rings` is 0 or more than [`RINGS_MAX`].
     pub fn create(rings: usize, ring_bytes: usize, is_always_read: bool) -> io::Result<Arc<Self>> {
         assert!((1..=RINGS_MAX).contains(&rings), "{rings} rings");
         let capacity_words =
@@ -121,7 +122,7 @@ impl Journal {
     /// Returns the writer of the next ring.
     ///
     /// # Panics
-    /// Panics if all rings have their writer.
+    /// Panics if the writers of all rings have been handed out.
     #[must_use]
     pub fn scribe(self: &Arc<Self>) -> Scribe {
         let index = self.taken.fetch_add(1, AcqRel);
@@ -141,7 +142,7 @@ impl Journal {
         }
     }
 
-    /// Returns a reader in this process that starts now.
+    /// Returns a reader in this process that starts after the existing records.
     #[must_use]
     pub fn reader(&self) -> JournalReader {
         JournalReader::new(&self.memory)
@@ -155,7 +156,7 @@ impl Journal {
             .sum()
     }
 
-    /// Returns whether there is a reader.
+    /// Returns whether the journal has a reader.
     #[inline]
     fn is_read(&self) -> bool {
         self.is_always_read || (self.lease[0].load(Relaxed) != 0 && self.is_leased())
@@ -211,7 +212,7 @@ impl Deref for Ring {
     }
 }
 
-/// Writer of a loop's ring.
+/// Writer of one loop's ring in the journal.
 #[derive(Debug)]
 pub struct Scribe {
     writer: Writer<Ring>,
@@ -220,11 +221,11 @@ pub struct Scribe {
     ids: Cell<u64>,
 }
 
-/// Bits of a record ID below the loop's index.
+/// Number of bits in a record ID below the loop's index.
 const ID_BITS: u32 = 48;
 
 impl Scribe {
-    /// Returns whether there is a reader. Without one this costs a load and a branch.
+    /// Returns whether the journal has a reader. If not, the call costs a load and a branch.
     #[inline]
     pub fn is_read(&self) -> bool {
         self.journal.is_read()
@@ -238,18 +239,18 @@ impl Scribe {
         self.index << ID_BITS | id
     }
 
-    /// Writes a record of these parts ([`Writer::write`]).
+    /// Writes a record that consists of these parts ([`Writer::write`]).
     #[inline]
     pub fn write(&self, parts: &[&[u8]]) {
         self.writer.write(parts);
     }
 }
 
-/// A reader of all rings.
+/// A reader of all rings of a journal.
 #[derive(Debug)]
 pub struct JournalReader {
     rings: Vec<Reader<Ring>>,
-    /// Ring that is read next.
+    /// Index of the ring that is read next.
     next: usize,
 }
 
@@ -259,7 +260,7 @@ impl JournalReader {
         Self { rings: (0..memory.rings).map(ring).collect(), next: 0 }
     }
 
-    /// Passes available records to `take`, ring by ring, at most `at_most` of each; returns how many there
+    /// Passes available records to `take`, ring by ring, at most `at_most` from each; returns how many there
     /// were.
     pub fn read(&mut self, into: &mut Vec<u8>, at_most: usize, mut take: impl FnMut(&[u8])) -> usize {
         let mut read = 0;
@@ -284,7 +285,8 @@ impl JournalReader {
     }
 }
 
-/// Lease of a reader: a word that tells the loops of another process that there is a reader.
+/// Lease of a reader: a word in shared memory that tells the loops of another process that they have a
+/// reader.
 #[derive(Debug)]
 pub struct Lease(MappedWords);
 
@@ -296,8 +298,8 @@ impl Lease {
 }
 
 impl JournalAddress {
-    /// Opens the journal of that process and begins to read it. Its loops write records from now on, as long
-    /// as the lease is renewed.
+    /// Opens the journal of another process and begins to read it. That process's loops write records from
+    /// now on, as long as the lease is renewed.
     ///
     /// # Errors
     /// [`OpenError::Io`] if the process is gone or belongs to another user; [`OpenError::Other`] if the open
@@ -307,7 +309,8 @@ impl JournalAddress {
         let rings_file = File::open(format!("/proc/{pid}/fd/{rings_fd}"))?;
         let lease_file =
             OpenOptions::new().read(true).write(true).open(format!("/proc/{pid}/fd/{lease_fd}"))?;
-        // A file that can be truncated could cause a SIGBUS here.
+        // Access to the mapping of a file that can be truncated could cause a SIGBUS, so the seals are
+        // checked.
         for file in [&rings_file, &lease_file] {
             let seals = fcntl_get_seals(file).map_err(|_| OpenError::Other)?;
             if !seals.contains(SealFlags::SHRINK) {

@@ -1,12 +1,12 @@
-//! Buffers in which segments are filled before they are on the file.
+//! Buffers in which segments are filled before they are written to the file.
 //!
 //! ```text
 //! writer ──stores, then marks blocks dirty──▶ | 4 KiB | 4 KiB | ... |  ──helper takes the marks, writes──▶ file
 //! ```
 //! *Memory:* one anonymous mapping, aligned, touched on first use; the fixed number of buffers bounds the
 //! unwritten data. *Writer:* the one writer that took the buffer; its helper returns it, zeroed. A block that
-//! is written while more is added to it is marked again and written again. Its earlier contents are the same
-//! in both writes, so a torn write does not lose them.
+//! is being written while more bytes are added is marked dirty again and written again. Its earlier contents
+//! are the same in both writes, so a torn write does not lose them.
 
 use std::{
     io,
@@ -24,18 +24,18 @@ const NOBODY: u32 = 0;
 
 #[derive(Debug)]
 pub(super) struct Buffer {
-    /// The writer's number plus one, or [`NOBODY`].
+    /// Number of the writer that took the buffer, plus one; or [`NOBODY`].
     owner: AtomicU32,
     pub(super) segment: AtomicU32,
-    /// Set once the buffer holds the whole segment, including its table.
+    /// Set once the buffer holds the whole segment, including its table of contents.
     pub(super) is_sealed: AtomicU32,
-    /// Number of unfinished records.
+    /// Number of records in the buffer that are not finished yet.
     pub(super) fillings: AtomicU32,
-    /// End of the records: the buffer is zeroed up to there before it is used again.
+    /// Offset at which the records end: the buffer is zeroed up to there before it is used again.
     used_bytes: AtomicU32,
-    /// Start of the table: the buffer is zeroed from there before it is used again.
+    /// Offset at which the table of contents starts: the buffer is zeroed from there before it is used again.
     table_at: AtomicU32,
-    /// Footer, which is put at the end once everything else is on the file.
+    /// Footer, which is added at the end of the segment once everything else is on the file.
     footer: [AtomicU64; FOOTER_BYTES / WORD_BYTES],
     dirty: Box<[AtomicU64]>,
 }
@@ -84,7 +84,7 @@ impl Buffers {
             .position(|buffer| buffer.owner.compare_exchange(NOBODY, mine, AcqRel, Relaxed).is_ok())
     }
 
-    /// Returns a buffer that was never used.
+    /// Frees a buffer in which no byte was written, so that no zeroing is needed.
     pub(super) fn give_back_unused(&self, buffer: usize) {
         self.buffers[buffer].owner.store(NOBODY, Release);
     }
@@ -99,7 +99,7 @@ impl Buffers {
         self.len() - self.taken()
     }
 
-    /// Returns the bytes of blocks that wait to be written, without those being written now.
+    /// Returns the bytes of dirty blocks, without those being written now.
     pub(super) fn dirty_bytes(&self) -> u64 {
         let marks = self.buffers.iter().flat_map(|buffer| &*buffer.dirty);
         marks.map(|marks| u64::from(marks.load(Relaxed).count_ones())).sum::<u64>() * BLOCK_BYTES as u64
@@ -130,12 +130,13 @@ impl Buffers {
             let from = first.max(word * 64) % 64;
             let to = last.min(word * 64 + 63) % 64;
             let bits = (u64::MAX << from) & (u64::MAX >> (63 - to));
-            // Release: a helper that takes the mark sees the bytes.
+            // Release: a helper that takes the dirty mark also sees the bytes.
             dirty[word].fetch_or(bits, Release);
         }
     }
 
-    /// Seals a buffer that holds the whole segment, including its table; the helper adds the footer.
+    /// Seals a buffer that holds the whole segment, including its table of contents; the helper adds the
+    /// footer.
     pub(super) fn seal(
         &self,
         buffer: usize,
@@ -147,12 +148,12 @@ impl Buffers {
         of.used_bytes.store(used_bytes as u32, Relaxed);
         of.table_at.store(table_at as u32, Relaxed);
         Span::new(&of.footer, 0..FOOTER_BYTES).write_from(footer);
-        // Release: a helper that sees the flag sees everything that the writer did.
+        // Release: a helper that sees the flag also sees everything that the writer stored before.
         of.is_sealed.store(1, Release);
     }
 
-    /// Puts the footer in its place and marks it and the table as dirty; called by the helper once the
-    /// records are on the file.
+    /// Copies the footer to the end of the buffer and marks it and the table as dirty; called by the helper
+    /// once the records are on the file.
     pub(super) fn add_footer(&self, buffer: usize) {
         let of = &self.buffers[buffer];
         let at = self.buffer_bytes - FOOTER_BYTES;
@@ -161,8 +162,9 @@ impl Buffers {
         self.mark(buffer, table_at, self.buffer_bytes - table_at);
     }
 
-    /// Takes all dirty marks and passes each run of dirty blocks (byte of the buffer, words) to `write`. If
-    /// that fails the run is marked again, and the other runs are still written; the last error is returned.
+    /// Takes all dirty marks and passes each run of dirty blocks (offset in the buffer, words) to `write`. If
+    /// a write fails, its run is marked again, and the other runs are still written; the last error is
+    /// returned.
     pub(super) fn write_dirty(
         &self,
         buffer: usize,
@@ -203,7 +205,7 @@ impl Buffers {
         failed.map_or(Ok(written), Err)
     }
 
-    /// Returns a buffer whose segment is on the file: zeroed, so that no later segment contains its bytes.
+    /// Zeroes and frees a buffer whose segment is on the file, so that no later segment contains its bytes.
     pub(super) fn release(&self, buffer: usize) {
         let of = &self.buffers[buffer];
         let (used, table) = (of.used_bytes.load(Relaxed) as usize, of.table_at.load(Relaxed) as usize);

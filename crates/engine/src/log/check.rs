@@ -12,7 +12,7 @@ use super::{
     recover::roll_forward,
 };
 
-/// A fault in the file.
+/// A fault found in the file of a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
     /// Number of the segment.
@@ -36,15 +36,15 @@ pub struct CheckReport {
     pub header: Header,
     /// Segments never used or freed.
     pub segments_free: u64,
-    /// Segments that have their table.
+    /// Segments that are complete, with their table of contents.
     pub segments_sealed: u64,
     /// Segments that were open when the last process ended; a start recovers them by rolling forward.
     pub segments_open: u64,
-    /// Whole records of the owner, including dead ones.
+    /// Intact records of the log's owner, including dead ones.
     pub records: u64,
-    /// Payload bytes of these records.
+    /// Payload bytes of all intact records.
     pub payload_bytes: u64,
-    /// Records that only delete others.
+    /// Records whose only purpose is to delete another record.
     pub ends: u64,
     /// The first faults, at most [`FAULTS_MAX`].
     pub faults: Vec<Fault>,

@@ -1,8 +1,8 @@
-//! The file below a log: opening or creating it, locking it, and checking to which owner it belongs.
+//! The file below a log: opening or creating it, locking it, and checking which owner it belongs to.
 //!
 //! ```text
 //! make   FILE.new: lock ─▶ reserve all of its room ─▶ both headers ─▶ sync ─▶ named FILE (never over another)
-//! open   FILE: lock ─▶ either header that is whole ─▶ right purpose? whole length? ─▶ the other header mended
+//! open   FILE: lock ─▶ either intact header ─▶ right purpose? whole length? ─▶ the other header repaired
 //! ```
 //! The name therefore never refers to an incomplete file. A file that is not a store of this owner is
 //! reported and left unchanged.
@@ -23,18 +23,18 @@ use super::format::{
 };
 use crate::{random, size::Size, sys::direct};
 
-/// Minimum number of segments of a file.
+/// Minimum number of segments in a file.
 pub const SEGMENTS_MIN: u64 = 4;
-/// Number of segments at which the automatic size aims.
+/// Target number of segments when the segment size is chosen automatically.
 const SEGMENTS_AIM: u64 = 64;
 /// Maximum segment size that is chosen automatically.
 const SEGMENT_BYTES_AUTO_MAX: u64 = 4 << 20;
 /// Unit of `st_blocks`, whatever the file system's block size (`stat(2)`).
 const STAT_BLOCK_BYTES: u64 = 512;
-/// Maximum file size: a location has 40 bits and counts units of 16 bytes.
+/// Maximum file size: a location has 40 bits for the offset, in units of 16 bytes.
 const FILE_BYTES_MAX: u64 = 16 << 40;
 
-/// A log's input and output. Two implementations: a file, and a disk in memory that simulates loss of power.
+/// Input and output of a log. Two implementations: a file, and a disk in memory that simulates loss of power.
 ///
 /// All calls may block: they are for helper threads.
 pub trait Disk: Send + Sync + fmt::Debug {
@@ -44,15 +44,15 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// Returns the disk's error; `UnexpectedEof` beyond its end.
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()>;
 
-    /// Writes the words at byte `offset`; both are multiples of [`BLOCK_BYTES`]. Once it returns, the bytes
-    /// survive the end of the process.
+    /// Writes `words` at byte `offset`; offset and length are multiples of [`BLOCK_BYTES`]. Once this
+    /// returns, the bytes survive the end of the process.
     ///
     /// # Errors
-    /// Returns the disk's error; any part may have been written then.
+    /// Returns the disk's error; any part of the bytes may have been written.
     fn write(&self, offset: u64, words: &[AtomicU64]) -> io::Result<()>;
 
-    /// Writes like [`Disk::write`], through the page cache: for a caller that must not wait for the disk
-    /// itself but may wait for memory.
+    /// Writes like [`Disk::write`], but through the page cache: for a caller that must not wait for the disk
+    /// but may wait for memory.
     ///
     /// # Errors
     /// Returns the same errors as [`Disk::write`].
@@ -66,7 +66,7 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// Returns the disk's error; the state of all writes since the last successful sync is then unknown.
     fn sync(&self) -> io::Result<()>;
 
-    /// Returns the space of a range to the file system; its bytes are zero then.
+    /// Returns the space of a range to the file system; afterwards the range reads as zeros.
     ///
     /// # Errors
     /// Returns the disk's error.
@@ -180,7 +180,7 @@ pub enum OpenError {
 #[derive(Debug)]
 pub struct FileDisk {
     file: File,
-    /// Second descriptor of the file that bypasses the page cache, if the file system supports it.
+    /// The file of a log, locked while this value exists.
     direct: Option<File>,
     /// Set once the file system has refused direct writes of this block size.
     direct_refused: AtomicBool,
@@ -188,7 +188,7 @@ pub struct FileDisk {
 }
 
 impl FileDisk {
-    /// Opens the file at `path`, or creates it. The last value is true if the file is new.
+    /// Opens the file at `path`, or creates it. The returned flag is true if the file is new.
     ///
     /// # Errors
     /// Returns an [`OpenError`]; a refused file is left unchanged.
@@ -211,8 +211,8 @@ impl FileDisk {
     /// Opens the file at `path` read-only.
     ///
     /// # Errors
-    /// Returns the same errors as [`FileDisk::open`]; a file in use is refused too, because it changes while
-    /// it is read.
+    /// Returns the same errors as [`FileDisk::open`]; a file in use is also refused, because it would change
+    /// while it is read.
     pub fn open_to_look(path: &Path) -> Result<(Self, Header), OpenError> {
         let file =
             File::open(path).map_err(|source| OpenError::Io { what: "open", path: path.into(), source })?;
@@ -222,7 +222,8 @@ impl FileDisk {
         Ok((disk, header))
     }
 
-    /// Creates a store without a name, in memory that the kernel may page out; it is gone with the process.
+    /// Creates a store in memory, without a file name; the kernel may page it out, and it ends with the
+    /// process.
     ///
     /// # Errors
     /// Returns the same errors as [`FileDisk::open`].
@@ -242,12 +243,12 @@ impl FileDisk {
         &self.file
     }
 
-    /// Returns the path as it was given.
+    /// Returns the path with which the file was opened.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns whether the file is written past the page cache.
+    /// Returns whether writes bypass the page cache.
     pub fn is_direct(&self) -> bool {
         self.direct.is_some() && !self.direct_refused.load(Relaxed)
     }
@@ -300,7 +301,7 @@ impl FileDisk {
             let _ = std::fs::remove_file(&unnamed);
             return Err(error);
         }
-        // The name itself must survive a loss of power.
+        // The sync of the directory makes the file's name survive a loss of power.
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         File::open(parent)
             .and_then(|parent| parent.sync_all())
@@ -313,7 +314,8 @@ impl FileDisk {
         self.reserve(header.file_bytes())?;
         self.write_header(header, 0)?;
         self.write_header(header, 1)?;
-        // A single sync for both headers is enough: without its name the file is not taken for a store yet.
+        // A single sync for both headers is enough: until it has its final name, the file is not recognized
+        // as a store.
         self.sync_header()
     }
 
@@ -370,8 +372,8 @@ impl FileDisk {
         };
         let path = || self.path.clone();
         match (read(0)?, read(1)?) {
-            // The copies are written one after the other: if either requires unknown features, the file uses
-            // them.
+            // The copies are written one after the other: if either of them requires unknown features, the
+            // file uses these features.
             (Err(HeaderFault::Features(unknown)), _) | (_, Err(HeaderFault::Features(unknown))) => {
                 Err(OpenError::Newer { path: path(), unknown })
             }
@@ -396,7 +398,7 @@ impl FileDisk {
         Ok(())
     }
 
-    /// Opens an existing file.
+    /// Checks the headers of an existing file, and grows the file to the configured length.
     fn adopt(&self, options: &FileOptions) -> Result<Header, OpenError> {
         let (mut header, are_alike) = self.headers()?;
         if header.purpose != purpose_bytes(options.purpose) {

@@ -18,26 +18,26 @@ pub const VERSION: u32 = 2;
 pub const VERSION_MIN: u32 = 1;
 /// Required features in the header that this program knows: none yet.
 pub const FEATURES_KNOWN: u32 = 0;
-/// Bytes of a block, the unit of writes with `O_DIRECT`.
+/// Bytes of a block, the unit of all writes to the file (as `O_DIRECT` requires).
 pub const BLOCK_BYTES: usize = 4096;
-/// Alignment of records.
+/// Alignment of records in bytes, and the unit of record locations.
 pub const UNIT_BYTES: usize = 16;
-/// Payload bytes that one checksum covers.
+/// Payload bytes covered by one checksum.
 pub const CHUNK_BYTES: usize = 64 << 10;
 /// Offset in the file at which segment 0 begins.
 pub const SEGMENTS_AT: u64 = 64 << 10;
-/// Used bytes of the file's header, in each of its two blocks.
+/// Bytes in use at the start of each of the two blocks that hold the file's header.
 pub const HEADER_BYTES: usize = 128;
-/// Bytes before the first record of a segment.
+/// Bytes of a segment's header, before its first record.
 pub const SEGMENT_HEADER_BYTES: usize = 64;
-/// Bytes at the end of a sealed segment.
+/// Bytes of the footer at the end of a sealed segment.
 pub const FOOTER_BYTES: usize = 64;
 /// Bytes of a record before its payload.
 pub const RECORD_HEADER_BYTES: usize = 64;
 /// Bytes of an entry in a table of contents.
 pub const ENTRY_BYTES: usize = 32;
-/// Upper bound of lives. No file reaches it; a larger number is treated as damage, so that later additions
-/// cannot overflow.
+/// Upper bound of the segments' life numbers. No file reaches it; a larger number is treated as damage, so
+/// that later additions cannot overflow.
 pub const LIVES_END: u64 = 1 << 62;
 /// Minimum and maximum bytes of a segment.
 pub const SEGMENT_BYTES_GIVEN: (u32, u32) = (64 << 10, 64 << 20);
@@ -48,48 +48,48 @@ const FOOTER_MAGIC: u32 = u32::from_le_bytes(*b"NTft");
 const RECORD_MAGIC: u32 = u32::from_le_bytes(*b"NTrc");
 
 /// Kind of a record. 0, 254 and 255 belong to the log; all others are defined by the owner. A record of a
-/// kind from 64 to 127 *claims* the record that it ends: that record is not independent any more, but a piece
-/// of this one, and a start reports it to the owner
-/// ([`FoundRecord::is_claimed`](super::FoundRecord::is_claimed)) for as long as this one is not ended.
+/// kind from 64 to 127 *claims* the record that it ends: the claimed record is no longer independent, but a
+/// part of the claiming one. A start reports the claimed record to the owner
+/// ([`FoundRecord::is_claimed`](super::FoundRecord::is_claimed)) until the claiming record is ended itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Kind(pub u8);
 
 impl Kind {
-    /// Reserved room whose record was never completed.
+    /// Reserved space whose record was never completed.
     pub const UNFINISHED: Self = Self(0);
-    /// Record that only ends another record.
+    /// Record whose only purpose is to end another record, as a deletion does.
     pub const MARKER: Self = Self(255);
-    /// Marker like [`Kind::MARKER`], in place of a claim whose segment was freed: another record may claim
-    /// the same record, and keeps it.
+    /// Marker like [`Kind::MARKER`] that replaces a claim whose segment was freed. Another record that claims
+    /// the same target keeps it.
     pub const PAST_CLAIM: Self = Self(254);
 
-    /// Returns whether the record belongs to the owner.
+    /// Returns whether a record of this kind belongs to the log's owner.
     pub fn is_owners(self) -> bool {
         self != Self::UNFINISHED && !self.is_end_alone()
     }
 
-    /// Returns whether the record only ends another.
+    /// Returns whether the only purpose of a record of this kind is to end another.
     pub fn is_end_alone(self) -> bool {
         self == Self::MARKER || self == Self::PAST_CLAIM
     }
 
-    /// Returns whether the target of the record is a piece of it.
+    /// Returns whether a record of this kind claims its target, which then becomes a part of it.
     pub fn claims(self) -> bool {
         (64..128).contains(&self.0)
     }
 
-    /// Returns the kind of marker that keeps the target ended once this record is freed.
+    /// Returns the kind of the marker that keeps the target ended after a record of this kind is freed.
     pub(super) fn carried(self) -> Self {
         if self.claims() || self == Self::PAST_CLAIM { Self::PAST_CLAIM } else { Self::MARKER }
     }
 }
 
-/// The file's header.
+/// Header of a log file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
     /// Format version of the file.
     pub version: u32,
-    /// Random identifier that distinguishes this file's records from those of others.
+    /// Random identifier that distinguishes this file's records from those of other files.
     pub uuid: [u8; 16],
     /// Purpose of the file, padded with zeros ("cache", "mail").
     pub purpose: [u8; 8],
@@ -109,15 +109,15 @@ pub struct Header {
 /// Reasons why a header is not valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HeaderFault {
-    /// Only zeros.
+    /// The header consists of zeros only.
     Empty,
-    /// Not a header of a log file.
+    /// The bytes are not a header of a log file.
     Foreign,
-    /// A header of another version.
+    /// The header has another format version.
     Version(u32),
-    /// A header with required features that this program does not know.
+    /// The header requires features that this program does not know.
     Features(u32),
-    /// A damaged header.
+    /// The header is damaged: its checksum does not match.
     Checksum,
 }
 
@@ -168,14 +168,14 @@ impl Header {
         };
         let mut known = VERSION_MIN..=VERSION;
         if !known.contains(&version) {
-            // A flipped bit in the version number is damage, if the checksum shows it.
+            // A flipped bit in the version number is reported as damage, if the checksum reveals it.
             let damaged = !checksum_with(version) && known.any(checksum_with);
             return Err(if damaged { HeaderFault::Checksum } else { HeaderFault::Version(version) });
         }
         if !checksum_with(version) {
             return Err(HeaderFault::Checksum);
         }
-        // Bytes without a meaning in version 1.
+        // These bytes have no meaning in version 1.
         let is_before_seeds = version == 1;
         let [must_know, may_ignore] =
             if is_before_seeds { [0; 2] } else { [56, 60].map(|at| u32_at(bytes, at)) };
@@ -199,7 +199,7 @@ impl Header {
         if possible && header.segments > 0 { Ok(header) } else { Err(HeaderFault::Checksum) }
     }
 
-    /// Returns the bytes of the whole file.
+    /// Returns the length of the whole file in bytes.
     pub fn file_bytes(&self) -> u64 {
         SEGMENTS_AT + u64::from(self.segments) * u64::from(self.segment_bytes)
     }
@@ -210,15 +210,15 @@ impl Header {
     }
 }
 
-/// Header before a segment's records.
+/// Header of a segment, before its records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SegmentHeader {
-    /// Life: the number of this use of the segment, unique in the file and increasing.
+    /// Life number: identifies this use of the segment; unique in the file and increasing.
     pub life: u64,
     /// Class of the owner's writer to which the segment belongs.
     pub class: u8,
-    /// True if the life is over: no record in the segment is live. The number stays, so that it is never used
-    /// again.
+    /// True if this life is over: no record in the segment is live. The life number stays on the file, so
+    /// that it is never used again.
     pub is_over: bool,
     /// Version of the program that wrote this header. If a later program continues a file of version 1,
     /// segments of several versions exist side by side.
@@ -228,11 +228,11 @@ pub struct SegmentHeader {
 /// Result of decoding the first block of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SegmentStart {
-    /// Never used.
+    /// The segment was never used.
     Fresh,
-    /// In use, or freed.
+    /// The segment is in use, or was freed after use.
     Used(SegmentHeader),
-    /// Not a valid header.
+    /// The bytes are not a valid header.
     Damaged,
 }
 
@@ -271,15 +271,16 @@ impl SegmentHeader {
 /// Footer at the end of a sealed segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Footer {
-    /// Life as in the segment's header; if it differs, the footer is left from an earlier life.
+    /// Life number of the segment's header; if it differs from it, this footer is left over from an earlier
+    /// life.
     pub life: u64,
-    /// Class as in the segment's header.
+    /// Class of the segment's writer, the same as in the segment's header.
     pub class: u8,
-    /// Entries in the table.
+    /// Number of entries in the table of contents.
     pub entries: u32,
-    /// Number of entries that name a record that they end.
+    /// Number of entries whose record ends another one (their `target` is set).
     pub targets: u32,
-    /// Checksum of the table.
+    /// Checksum of the table of contents.
     pub table_checksum: u32,
 }
 
@@ -314,12 +315,12 @@ impl Footer {
     }
 }
 
-/// Header before a record's payload.
+/// Header of a record, before its payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecordHeader {
     /// Kind of the record.
     pub kind: Kind,
-    /// The owner's hash of the record's name.
+    /// Hash of the record's name, computed by the log's owner.
     pub hash: u64,
     /// Information that the owner needs about the record without reading it.
     pub tag: u64,
@@ -327,7 +328,7 @@ pub struct RecordHeader {
     pub target: Option<Location>,
     /// Bytes of the payload.
     pub payload_bytes: u32,
-    /// Number of the record in its segment; together with the life it gives the record's sequence.
+    /// Number of the record in its segment; life and number together order all records of a writer.
     pub number: u32,
     /// Bytes from this header to the next, at least [`record_bytes`] of the payload.
     pub space_bytes: u32,
@@ -351,8 +352,8 @@ impl RecordHeader {
         bytes
     }
 
-    /// Decodes bytes at `offset` of a segment; also returns the life in them. `None` if they are not a
-    /// record's header.
+    /// Decodes a record header at `offset` of a segment; also returns the life number in it. `None` if the
+    /// bytes are not a record header.
     pub fn decode(bytes: &[u8; RECORD_HEADER_BYTES], seed: u32, offset: usize) -> Option<(Self, u64)> {
         if u32_at(bytes, 0) != RECORD_MAGIC || u32_at(bytes, 52) as usize != offset || !is_sealed(bytes, seed)
         {
@@ -373,7 +374,7 @@ impl RecordHeader {
     }
 }
 
-/// Entry of a table of contents: the fields of a record's header that a start needs.
+/// Entry of a segment's table of contents: the fields of a record's header that a start needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TableEntry {
     /// Kind of the record, see [`RecordHeader`].
@@ -403,7 +404,7 @@ impl TableEntry {
         bytes
     }
 
-    /// Decodes bytes that were verified by a checksum.
+    /// Decodes an entry from bytes that a checksum has already verified.
     pub fn decode(bytes: &[u8; ENTRY_BYTES]) -> Self {
         let place = u32_at(bytes, 24);
         Self {
@@ -423,7 +424,7 @@ pub fn entry_at(segment_bytes: usize, number: u32) -> usize {
     segment_bytes - FOOTER_BYTES - ENTRY_BYTES * (number as usize + 1)
 }
 
-/// Returns the number of checksums of a payload.
+/// Returns the number of checksums that a payload needs.
 pub fn chunks(payload_bytes: usize) -> usize {
     payload_bytes.div_ceil(CHUNK_BYTES)
 }
@@ -433,7 +434,7 @@ pub fn record_bytes(payload_bytes: usize) -> usize {
     (RECORD_HEADER_BYTES + payload_bytes + 4 * chunks(payload_bytes)).next_multiple_of(UNIT_BYTES)
 }
 
-/// Returns the maximum payload bytes in segments of `segment_bytes`.
+/// Returns the maximum payload of a record in segments of `segment_bytes`.
 pub fn payload_bytes_max(segment_bytes: usize) -> usize {
     let room = segment_bytes - SEGMENT_HEADER_BYTES - FOOTER_BYTES - ENTRY_BYTES - UNIT_BYTES;
     room - RECORD_HEADER_BYTES - 4 * chunks(room)
@@ -455,7 +456,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(value)
 }
 
-/// Writes the checksum over the last four of 64 bytes.
+/// Stores the checksum of the first 60 bytes in the last four.
 fn seal(bytes: &mut [u8; 64], seed: u32) {
     let checksum = crc32c::crc32c_append(seed, &bytes[..60]);
     put(bytes, 60, &checksum.to_le_bytes());
@@ -478,7 +479,7 @@ mod tests {
         Header { version: VERSION, uuid, purpose, segment_bytes, segments, hash_seed, must_know, may_ignore }
     }
 
-    /// Builds a header as version 1 wrote it.
+    /// Builds a file header as version 1 wrote it.
     fn header_1() -> Header {
         Header { version: 1, hash_seed: 0, may_ignore: 0, ..header() }
     }
@@ -507,7 +508,7 @@ mod tests {
         assert_eq!(Header::decode(&newer.encode()), Err(HeaderFault::Features(1 << 7)));
         let newer = Header { may_ignore: u32::MAX, ..header() };
         assert_eq!(Header::decode(&newer.encode()), Ok(newer), "and kept as it is");
-        // Version 1 wrote zeros there and promised nothing: any bits there are not features.
+        // Version 1 did not define these bytes, so bits that are set there do not count as features.
         let mut bytes = header_1().encode();
         bytes[48..64].fill(0xff);
         let checksum = crc32c::crc32c(&bytes[..HEADER_BYTES - 4]);

@@ -1,12 +1,12 @@
-//! The threads that wait for the disk, so that no loop does.
+//! The threads that wait for the disk, so that no loop has to.
 //!
 //! ```text
 //! write(writer):  appended = n ─▶ all dirty blocks of its buffers ─▶ file ─▶ written = n, one wake-up
 //!                 a sealed buffer that is all on the file: segment sealed, buffer given back
 //! sync:           note every writer's written ─▶ fdatasync ─▶ durable = noted
 //! ```
-//! Each step is a function that a test can call directly. A thread calls it when its bell rings, and at the
-//! latest after the interval, for as long as something is pending: a record that is not written yet, a disk
+//! Each step is a function that a test can call directly. A thread runs its step when its bell rings, and at
+//! the latest after the interval, for as long as work is pending: a record that is not written yet, a disk
 //! that refused, a segment that could not be freed. Otherwise the thread sleeps until it is woken: an append
 //! then begins the interval, with one wake-up for all appends of an interval.
 
@@ -36,18 +36,18 @@ pub(super) struct Bell {
 }
 
 impl Bell {
-    /// Wakes the helper, because there is something to do now.
+    /// Wakes the helper, because it has a task that must be done now.
     pub(super) fn ring(&self) {
         if !self.rung.swap(true, AcqRel) {
             self.unpark();
         }
     }
 
-    /// Begins the interval, unless it has begun, because there is something to do within it. The caller must
-    /// have published that before.
+    /// Wakes a resting helper to begin its interval, because it has a task to do within the interval. The
+    /// caller must have published the task before.
     ///
-    /// One of the two fences, this one and that in [`Bell::rest`], comes first. If it is this one, the helper
-    /// sees what there is to do; otherwise its rest is seen here.
+    /// Of the two fences, here and in [`Bell::rest`], one comes first. If it is this one, the helper sees the
+    /// task; otherwise this function sees that the helper rests.
     #[inline]
     pub(super) fn begin_interval(&self) {
         fence(SeqCst);
@@ -83,12 +83,12 @@ impl Bell {
     }
 }
 
-/// Helper threads of a log; none in a test that calls the steps itself.
+/// Helper threads of a log; no threads in a test that runs the steps itself.
 #[derive(Debug)]
 pub(super) struct Helpers {
     shared: Arc<LogState>,
     stop: Arc<AtomicBool>,
-    /// Reaper, if no thread runs it.
+    /// Reaper, which frees dead segments; `None` if a thread runs it.
     reaper: Option<Reaper>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -116,7 +116,7 @@ impl Helpers {
                 while !stop.load(Acquire) {
                     let was_rung = bell.wait(interval);
                     writers().for_each(|writer| shared.write(writer));
-                    // While the bell rings more often than the interval, appends need not wake the helper.
+                    // An append wakes the helper only after an interval without a ring of the bell.
                     if !was_rung {
                         bell.rest(|| writers().any(|writer| shared.progress[writer].wants_write()));
                     }
@@ -127,7 +127,7 @@ impl Helpers {
         helpers.run("log-sync".into(), move || {
             let _ = of_sync.sync_bell.sleeper.set(thread::current());
             while !stop_sync.load(Acquire) {
-                // A thread that writes records to be synced rings this bell, and a failed sync is not
+                // A thread that writes records which must be synced rings this bell, and a failed sync is not
                 // retried.
                 of_sync.sync_bell.rest(|| false);
                 of_sync.sync_bell.wait(interval);
@@ -154,7 +154,7 @@ impl Helpers {
         Ok(())
     }
 
-    /// Runs one step of each kind; tests choose the order by calling this repeatedly.
+    /// Runs one step of each kind; tests control the order by calling this repeatedly.
     pub(super) fn turn(&mut self) {
         for writer in 0..self.shared.reaper() {
             self.shared.write(writer);
@@ -173,8 +173,8 @@ impl Helpers {
         let shared = &self.shared;
         shared.bells.iter().chain([&shared.sync_bell, &shared.reap_bell]).for_each(Bell::ring);
         for thread in self.threads.drain(..) {
-            // A panic of a helper has ended the process already (the program's panic hook), or failed its
-            // test.
+            // A panic of a helper has already ended the process (through the program's panic hook) or failed
+            // its test.
             let _ = thread.join();
         }
     }
@@ -189,7 +189,7 @@ impl Drop for Helpers {
         for writer in 0..self.shared.progress.len() {
             self.shared.write(writer);
         }
-        // A writer that waits for durability learns of a failure; nothing else is left to report to.
+        // A writer that waits for durability sees the failure, so the result can be ignored here.
         let _ = self.shared.sync();
     }
 }
@@ -199,7 +199,7 @@ impl LogState {
     pub(super) fn write(&self, writer: usize) {
         let progress = &self.progress[writer];
         if !progress.enter() {
-            // The writer's own thread is writing, which takes only as long as copying in memory.
+            // The writer's own thread is writing, which takes only as long as a copy in memory.
             self.ask_to_write(writer);
             return;
         }
@@ -227,12 +227,12 @@ impl LogState {
 
     fn write_entered(&self, writer: usize) {
         let progress = &self.progress[writer];
-        // Read before the marks are taken: everything appended until now is marked.
+        // Read before the dirty marks are taken, so everything appended up to this number is marked.
         let appended = progress.appended();
         let mut failed = None;
         for buffer in self.buffers.of(writer) {
             let of = self.buffers.buffer(buffer);
-            // Read before the marks, too: if the buffer is sealed now, the marks that follow are its last.
+            // Also read before the marks are taken: if the buffer is sealed now, it gets no marks after this.
             let is_sealed = of.is_sealed.load(Acquire) != 0;
             let done = self
                 .write_dirty(buffer, false)
@@ -261,8 +261,8 @@ impl LogState {
 
     fn write_dirty(&self, buffer: usize, is_cached: bool) -> io::Result<()> {
         let bytes = self.buffers.write_dirty(buffer, |at, words| {
-            // Read after the marks were taken, which come after the segment's number was set, so that it is
-            // not that of an earlier use.
+            // Read after the marks were taken: marks are set after the segment's number, so this cannot be
+            // the number of an earlier use.
             let segment = self.buffers.buffer(buffer).segment.load(Acquire);
             let at = self.table.start(segment) + at as u64;
             if is_cached { self.disk.write_cached(at, words) } else { self.disk.write(at, words) }
@@ -274,10 +274,10 @@ impl LogState {
         Ok(())
     }
 
-    /// Adds the table to a segment whose records are on the file, and releases its buffer.
+    /// Adds the table of contents to a segment whose records are on the file, and releases its buffer.
     ///
-    /// The footer states that the records need not be checked any more, so it is written after them; if a
-    /// loss of power must be survived, after a sync.
+    /// The footer states that the records need not be checked any more, so it is written after them; if
+    /// records must survive a loss of power, after a sync.
     fn complete(&self, buffer: usize) -> io::Result<()> {
         if self.must_sync {
             self.sync()?;

@@ -1,12 +1,13 @@
-//! Allocation of life numbers: none is used twice, even if all segments of a life are lost with the power.
+//! Allocation of life numbers, which identify the uses of a segment. No number is used twice, even if all
+//! segments of a life are lost in a power failure.
 //!
 //! ```text
 //! byte 8192   | magic | bound | checksum |      the same at byte 12288
 //! ```
 //! A segment's life distinguishes its records from those of an earlier use, so no life may be used again. The
-//! segments on the file are not enough to tell: the first block of a segment may be lost while others of it
-//! are not. The file therefore stores a bound below which all lives are allocated. The bound is raised before
-//! it is reached, and a start begins at it.
+//! segments on the file do not tell which lives were used: the first block of a segment may be lost while
+//! other blocks are not. The file therefore stores a bound below which all lives count as allocated. The
+//! bound is raised before it is reached, and a start begins at it.
 
 use std::{io, sync::atomic::Ordering::Relaxed};
 
@@ -16,18 +17,18 @@ use super::{
 };
 use crate::sys::{arena::Words, span::Span};
 
-/// Offsets of the two blocks that store the bound.
+/// Offsets of the two blocks that store the bound of the life numbers.
 const BLOCKS_AT: [u64; 2] = [2 * BLOCK_BYTES as u64, 3 * BLOCK_BYTES as u64];
 const MAGIC: [u8; 8] = *b"NTlives\n";
-/// Used bytes of a block.
+/// Bytes in use at the start of a block that stores the bound of the life numbers.
 const MARK_BYTES: usize = 20;
-/// Number of lives that are reserved at a time. Each start skips that many of the 2^24 that a location can
-/// distinguish.
+/// Number of life numbers that are reserved at a time. Each start skips that many of the 2^24 that a location
+/// can distinguish.
 pub(super) const LIVES_AHEAD: u64 = 1024;
-/// Number of lives that a start skips if neither block can be read.
+/// Number of life numbers that a start skips if neither copy of their bound can be read.
 const LIVES_UNKNOWN: u64 = 1 << 16;
 
-/// Begins after all lives that may ever have been used, and reserves some.
+/// Starts the life numbers after all that may ever have been used, and reserves some.
 ///
 /// # Errors
 /// Returns the disk's error.
@@ -43,7 +44,7 @@ pub(super) fn begin(shared: &LogState, is_new: bool) -> io::Result<()> {
     extend(shared)
 }
 
-/// Returns the stored bound, if either block can be read.
+/// Returns the stored bound of the life numbers, if either copy can be read.
 pub(super) fn marked(disk: &dyn Disk, seed: u32) -> Option<u64> {
     let bounds = BLOCKS_AT.map(|at| {
         let mut bytes = [0; MARK_BYTES];
@@ -52,10 +53,10 @@ pub(super) fn marked(disk: &dyn Disk, seed: u32) -> Option<u64> {
     bounds.into_iter().flatten().max()
 }
 
-/// Raises the bound if less than half of the reserved lives are left.
+/// Raises the stored bound if less than half of the reserved life numbers are left.
 ///
 /// # Errors
-/// Returns the disk's error; writers then go on up to the old bound.
+/// Returns the disk's error; writers then continue up to the old bound.
 pub(super) fn keep_ahead(shared: &LogState) -> io::Result<()> {
     if shared.table.lives_left() > LIVES_AHEAD / 2 { Ok(()) } else { extend(shared) }
 }

@@ -4,14 +4,14 @@ use std::fmt;
 
 use super::format::UNIT_BYTES;
 
-/// Bits of a location that hold the offset; the others are the low bits of its segment's life.
+/// Bits of a location that hold the offset; the others are the low bits of the segment's life number.
 const PLACE_BITS: u32 = 40;
 const LIFE_MASK: u64 = (1 << (64 - PLACE_BITS)) - 1;
 
-/// Location of a record, including the life of its segment: a location of an earlier life finds nothing.
+/// Location of a record, including the life of its segment: a location from an earlier life finds no record.
 ///
-/// 40 bits count units of 16 bytes from the start of the file, 24 bits are the low bits of the life. Never
-/// zero.
+/// 40 bits count units of 16 bytes from the start of the file, 24 bits are the low bits of the life number.
+/// Never zero.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Location(u64);
 
@@ -47,12 +47,12 @@ impl Location {
         if ahead == 0 { self.offset() > other.offset() } else { ahead <= LIFE_MASK / 2 }
     }
 
-    /// Returns whether this location has the same life as another in the same segment.
+    /// Returns whether this location and another in the same segment have the same life number.
     pub fn is_of_the_life_of(self, other: Self) -> bool {
         self.0 >> PLACE_BITS == other.0 >> PLACE_BITS
     }
 
-    /// Returns whether this location may belong to the given life.
+    /// Returns whether this location may belong to the given life: only its low 24 bits are compared.
     pub(super) fn is_of(self, life: u64) -> bool {
         self.0 >> PLACE_BITS == life & LIFE_MASK
     }

@@ -7,15 +7,15 @@
 //!                  │  segments' states: atomics                 └─ reaper: frees segments without live records
 //!  any thread: read(location) ◀── the buffer while it is held, else the file
 //! ```
-//! *Memory:* a fixed number of buffers, 40 bytes a segment. *Writer:* a segment has one writer. *Waiting:*
+//! *Memory:* a fixed number of buffers, 40 bytes per segment. *Writer:* a segment has one writer. *Waiting:*
 //! helpers wait for the disk; loops never wait. *Bounds:* bytes that wait to be written
 //! ([`Options::unwritten_bytes_max`]; beyond it [`AppendRefusal::Busy`]), the file ([`AppendRefusal::Full`]).
 //!
 //! The log does not interpret its records. A record has a *kind*, a *hash* and a *tag* that its owner
 //! defines, and may name another record that it *ends* (replaces, deletes). Only this decides whether a
-//! record is dead after a crash: a whole record on the file ends it. The ending record must therefore stay on
-//! the file as long as the record that it ends. Before the reaper frees a segment, it rewrites those of its
-//! deletions whose targets are still on the file (`reap.rs`).
+//! record is dead after a crash: it is dead if an intact record on the file ends it. The ending record must
+//! therefore stay on the file as long as the record that it ends. Before the reaper frees a segment, it
+//! rewrites those of its deletions whose targets are still on the file (`reap.rs`).
 //!
 //! The format is in `docs/formats/store.md`, the reasons in `docs/decisions/006-mapped-store.md`.
 
@@ -63,28 +63,28 @@ use helpers::{Bell, Helpers};
 use table::Table;
 use usage::Count;
 
-/// Writer class of the reaper's own segments.
+/// Writer class of the segments in which the reaper stores deletions.
 const REAPER_CLASS: u8 = 255;
 
 /// State of a log that all threads share.
 #[derive(Debug)]
 struct LogState {
     disk: Arc<dyn Disk>,
-    /// Seed of each checksum in this file.
+    /// Seed of every checksum in the log's file.
     seed: u32,
     table: Table,
     buffers: Buffers,
-    /// Progress of each writer; the last is the reaper's.
+    /// Progress of each writer; the last entry is the reaper's.
     progress: Box<[Arc<Progress>]>,
     count: Count,
     bells: Box<[Bell]>,
     sync_bell: Bell,
     reap_bell: Bell,
-    /// Notified when a buffer or a segment becomes free, for callers that were refused one.
+    /// Notified when a buffer or a segment becomes free, for callers whose append was refused.
     room: Notify,
     must_sync: bool,
     punch: bool,
-    /// Number of free segments below which the oldest segment is given up, with its live records.
+    /// Minimum number of free segments; below it the oldest segment is given up, with its live records.
     keep_free: usize,
 }
 
@@ -95,9 +95,9 @@ impl LogState {
         }
     }
 
-    /// Requests that a writer's appends are written within the interval.
+    /// Ensures that a writer's appends are written to the file within the interval.
     fn appended(&self, writer: usize) {
-        // The reaper writes its own appends.
+        // The reaper writes out its own appends, so it needs no helper.
         if writer < self.reaper()
             && let Some(bell) = self.bells.get(writer % self.bells.len().max(1))
         {
@@ -110,8 +110,8 @@ impl LogState {
     }
 }
 
-/// An open log. Dropping it writes out what its writers have appended, makes it durable and closes the file;
-/// the writers should be dropped before, because later appends are lost.
+/// An open log. Dropping it writes out all appended records, makes them durable and closes the file. The
+/// writers should be dropped first, because later appends are lost.
 #[derive(Debug)]
 pub struct Log {
     shared: Arc<LogState>,
@@ -123,7 +123,7 @@ impl Log {
     /// Returns a writer for one thread. There are [`Options::writers`] of them, and each may be taken once.
     ///
     /// # Panics
-    /// Panics if there is no writer of that number.
+    /// Panics if there is no writer with that number.
     pub fn writer(&self, number: usize, class: u8) -> Writer {
         assert!(number < self.shared.reaper(), "writer {number} of {}", self.shared.reaper());
         assert!(class != REAPER_CLASS, "class {class} is the log's own");
@@ -135,7 +135,7 @@ impl Log {
         Reader { shared: Arc::clone(&self.shared) }
     }
 
-    /// Returns a number that is greater than at any earlier start, by a thousand at least.
+    /// Returns a number that is greater than at any earlier start, by at least a thousand.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
@@ -154,8 +154,8 @@ pub struct Reader {
 
 impl Reader {
     /// Reports that the record at `location`, with `payload_bytes` of payload, is dead. The owner reports
-    /// this once, after it has appended the record that ends it ([`NewRecord::target`], [`Writer::delete`]),
-    /// or if the record need not stay dead over a crash.
+    /// this once: after it has appended the record that ends it ([`NewRecord::target`], [`Writer::delete`]),
+    /// or if it does not matter that the record comes back after a crash.
     pub fn died(&self, location: Location, payload_bytes: usize) {
         if self.shared.table.died(location, record_bytes(payload_bytes)) {
             self.shared.reap_bell.ring();
@@ -163,7 +163,7 @@ impl Reader {
     }
 
     /// Returns the completely written segments, from the oldest life to the newest, with their live bytes, so
-    /// that an owner that needs room can choose one.
+    /// that an owner that needs room can choose a segment to give up.
     pub fn sealed(&self) -> Vec<SealedSegment> {
         let table = &self.shared.table;
         let mut sealed: Vec<SealedSegment> = (0..table.len())
@@ -183,14 +183,14 @@ impl Reader {
         sealed
     }
 
-    /// Returns the segment of a record, as long as that has not been freed.
+    /// Returns the segment of a record, unless that segment has been freed.
     pub fn segment_of(&self, location: Location) -> Option<u32> {
         self.shared.table.living(location)
     }
 
-    /// Waits until a buffer or a segment becomes free, from this call on. A caller that can wait calls this
-    /// before it tries to write, and retries when this returns ([`AppendRefusal::Busy`],
-    /// [`AppendRefusal::Full`]); another caller may have been faster.
+    /// Waits until a buffer or a segment becomes free, counted from this call. A caller that can wait calls
+    /// this before it tries to write, awaits the future if the write is refused ([`AppendRefusal::Busy`],
+    /// [`AppendRefusal::Full`]), and then retries; another caller may still take the space first.
     pub fn room(&self) -> impl Future<Output = ()> + '_ {
         self.shared.room.notified()
     }

@@ -29,26 +29,26 @@ use super::{
 pub struct Options {
     /// Options of the file.
     pub file: FileOptions,
-    /// Number of writers: one per thread and lifetime class.
+    /// Number of writers: one for each thread and lifetime class.
     pub writers: usize,
-    /// Maximum bytes that are appended and not yet written; always at least two segments and one for each
-    /// writer.
+    /// Maximum bytes that are appended and not yet written; the effective bound is at least two segments plus
+    /// one for each writer.
     pub unwritten_bytes_max: u64,
     /// Maximum time until an appended record is written.
     pub flush: Duration,
     /// Number of writing threads.
     pub helpers: usize,
-    /// True if the log must keep its promises over a loss of power too, at the cost of some syncs for each
-    /// segment: a table is written after its records, and a segment is freed before it is used again. Without
-    /// it, deleted or replaced records may come back after a loss of power, or a replacement may be lost
-    /// together with the old record.
+    /// True if the log must keep its promises after a loss of power too, at the cost of some syncs for each
+    /// segment: a table is written after its records, and a segment is freed on the file before it is used
+    /// again. Otherwise, deleted or replaced records may come back after a loss of power, or a replacement
+    /// may be lost together with the old record.
     pub must_sync: bool,
     /// True if a segment's space is returned to the file system before it is used again, so that a core that
-    /// is still sending from it (`sendfile`) sends the old bytes. If other programs fill the disk, it may
-    /// then refuse writes.
+    /// is still sending from it (`sendfile`) sends the old bytes. If other programs fill the disk, the disk
+    /// may then refuse writes.
     pub punch: bool,
-    /// Segments that are kept free by giving up the oldest with its live records: for a cache. 0: nothing is
-    /// ever given up, and a full log refuses appends.
+    /// Number of segments that are kept free by giving up the oldest ones with their live records, as a cache
+    /// needs. 0: no segment is ever given up, and a full log refuses appends.
     pub keep_free: usize,
 }
 
@@ -79,7 +79,7 @@ impl Default for Options {
     }
 }
 
-/// A log whose file is locked and whose records are not known yet.
+/// A log that is being opened: its file is locked, but its records are not known yet.
 #[derive(Debug)]
 pub struct LogRecovery {
     disk: Arc<dyn Disk>,
@@ -99,7 +99,7 @@ impl LogRecovery {
         Ok(Self::new(Arc::new(disk), header, options, is_new))
     }
 
-    /// Creates a log in memory, which ends with the process.
+    /// Creates a log in memory, which disappears when the process ends.
     ///
     /// # Errors
     /// Returns an [`OpenError`] if the memory cannot be created or the sizes are invalid.
@@ -108,7 +108,7 @@ impl LogRecovery {
         Ok(Self::new(Arc::new(disk), header, options, true))
     }
 
-    /// Opens a log on any disk that has a header, or gets a new one (`None`): for tests and benchmarks.
+    /// Opens a log on any disk, with its existing header or a new one (`None`): for tests and benchmarks.
     ///
     /// # Errors
     /// Returns an [`OpenError`] if the sizes are invalid.
@@ -122,13 +122,13 @@ impl LogRecovery {
         Self { disk, header, options, is_new, stop: Arc::default() }
     }
 
-    /// Returns a lower bound of [`Log::epoch`] that is greater than at any earlier start; `None` if only
-    /// reading the whole file can tell, because both markers of the lives are damaged.
+    /// Returns a lower bound of [`Log::epoch`] that is greater than at any earlier start; `None` if finding
+    /// one requires reading the whole file, because both markers of the life numbers are damaged.
     pub fn epoch_ahead(&self) -> Option<u64> {
         if self.is_new { Some(1) } else { lives::marked(&*self.disk, self.header.seed()) }
     }
 
-    /// Returns a flag; setting it makes [`LogRecovery::recover`] end soon with
+    /// Returns a flag that stops a running [`LogRecovery::recover`]: once it is set, recovery ends soon with
     /// [`io::ErrorKind::Interrupted`], if it is still reading.
     pub fn stopper(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.stop)
@@ -146,9 +146,9 @@ impl LogRecovery {
 
     /// Reads the file with `threads` threads, and starts the helpers.
     ///
-    /// `found` is called, on this thread and in no particular order, for each whole record that no other
-    /// ends; it returns whether the record is live. A record for which it returns false may be found again at
-    /// the next start, unless the owner ends it.
+    /// `found` is called, on this thread and in no particular order, for each intact record that no other
+    /// record ends; it returns whether the record is live. A record for which it returns false may be found
+    /// again at the next start, unless the owner ends it.
     ///
     /// # Errors
     /// Returns the system's error if it refuses memory or threads, or the disk's if it refuses writes. Damage
@@ -165,7 +165,8 @@ impl LogRecovery {
         Ok((Log { shared, helpers, epoch }, recovered))
     }
 
-    /// Recovers like [`LogRecovery::recover`], without helpers: a test runs their steps with [`Log::turn`].
+    /// Recovers like [`LogRecovery::recover`], but starts no helpers: a test runs their steps with
+    /// [`Log::turn`].
     ///
     /// # Errors
     /// Returns the same errors as [`LogRecovery::recover`].
@@ -205,8 +206,8 @@ impl LogRecovery {
             Writer::new(Arc::clone(&shared), options.writers, REAPER_CLASS, 0),
         )?;
         if shared.must_sync && !is_new {
-            // Unsynced writes of the last process may still be lost, although the tables that come next refer
-            // to them.
+            // Writes that the last process did not sync could still be lost, although the tables written next
+            // refer to them.
             shared.disk.sync()?;
         }
         let recovered = if is_new {
@@ -221,7 +222,7 @@ impl LogRecovery {
 }
 
 impl Log {
-    /// Opens a log on a file: this is [`LogRecovery::file`], to be followed by [`LogRecovery::recover`].
+    /// Opens a log on a file. Equivalent to [`LogRecovery::file`]; call [`LogRecovery::recover`] next.
     ///
     /// # Errors
     /// Returns an [`OpenError`] if the file cannot be opened or created, or is refused.
@@ -234,7 +235,7 @@ impl Log {
         self.helpers.turn();
     }
 
-    /// Ends at once and writes nothing more, as a crash would.
+    /// Ends at once without writing anything more, as in a crash.
     pub fn crash(mut self) {
         self.helpers.abandon();
     }

@@ -16,11 +16,11 @@ use std::{
 
 use tokio::sync::Notify;
 
-/// Ticket of a writer's n-th record.
+/// Ticket for awaiting an appended record: the record's number among those of its writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Ticket(pub(super) u64);
 
-/// Reasons why a record is not durable.
+/// Reasons why a record could not be made durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DurabilityError {
     /// The disk refuses to write. The write is retried, so the record may still be written.
@@ -40,11 +40,11 @@ pub struct Progress {
     written: AtomicU64,
     durable: AtomicU64,
     durable_wanted: AtomicU64,
-    /// Error number of the last write, or 0.
+    /// Error number of the last write to the disk; 0 if it succeeded.
     failing: AtomicU32,
     sync_failed: AtomicU32,
-    /// True while a thread writes this writer's blocks. A write counts only as a whole, so two threads must
-    /// not write at once.
+    /// True while a thread writes this writer's blocks. Progress is recorded only after a complete write, so
+    /// two threads must not write at once.
     is_being_written: AtomicBool,
     changed: Notify,
 }
@@ -73,8 +73,8 @@ impl Progress {
         self.durable.load(Acquire) >= ticket.0
     }
 
-    /// Waits until the record survives a crash of the process. Takes up to the interval unless a write is
-    /// requested ([`super::Writer::flush`]).
+    /// Waits until the record survives a crash of the process. This takes up to the flush interval unless a
+    /// write is requested ([`super::Writer::flush`]).
     ///
     /// # Errors
     /// [`DurabilityError::Failing`] if the disk refuses writes.
@@ -134,8 +134,8 @@ impl Progress {
         self.durable_wanted.fetch_max(ticket.0, AcqRel);
     }
 
-    /// Returns whether a sync is useful: durability is requested and there are written records that are not
-    /// durable.
+    /// Returns whether a sync is useful: durability is requested, and some written records are not durable
+    /// yet.
     pub(super) fn wants_sync(&self) -> bool {
         let durable = self.durable.load(Acquire);
         self.durable_wanted.load(Acquire) > durable && self.written.load(Acquire) > durable

@@ -3,7 +3,7 @@
 //! ```text
 //! location ─▶ segment still in that life? ─▶ its buffer, if one holds it ─▶ else the file ─▶ header, checksums ─▶ Record
 //! ```
-//! A record is compared with its location and its checksums each time; a mismatch gives an error, never wrong
+//! Each read compares a record with its location and its checksums; a mismatch gives an error, never wrong
 //! bytes. The same comparison detects a read that races with the reuse of its segment.
 
 use std::{
@@ -25,7 +25,7 @@ use super::{
     table::{NO_BUFFER, SegmentState},
 };
 
-/// A whole, verified record.
+/// A complete record whose checksums have been verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
     /// Header of the record.
@@ -39,12 +39,12 @@ impl Record {
         &self.bytes[self.payload_range()]
     }
 
-    /// Returns the memory, with the payload at [`Record::payload_range`].
+    /// Returns the record's bytes; the payload is at [`Record::payload_range`].
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
 
-    /// Returns the range of the payload in the memory.
+    /// Returns the range of the payload within the record's bytes.
     pub fn payload_range(&self) -> Range<usize> {
         RECORD_HEADER_BYTES..RECORD_HEADER_BYTES + self.header.payload_bytes as usize
     }
@@ -56,7 +56,7 @@ pub enum ReadError {
     /// The record's segment has been freed.
     #[error("the record at {0:?} no longer exists")]
     Gone(Location),
-    /// The bytes are not those that were written.
+    /// The bytes read differ from those that were written.
     #[error("the record at {0:?} is damaged")]
     Damaged(Location),
     /// The disk returned an error.
@@ -87,7 +87,7 @@ impl Drop for Pin {
 }
 
 impl Reader {
-    /// Reads the record at `location`, whose payload has `payload_bytes`. Waits for the disk unless the
+    /// Reads the record at `location`, which has a payload of `payload_bytes`. Waits for the disk unless the
     /// record is so new that it is still in memory.
     ///
     /// # Errors
@@ -118,8 +118,8 @@ impl Reader {
         Some(bytes)
     }
 
-    /// Returns the payload in bytes that were read at `location` and verified by [`is_record`]; `None` if
-    /// they belong to another record, because the segment has been used again.
+    /// Extracts the payload from bytes that were read at `location` and verified by [`is_record`]; `None` if
+    /// they belong to another record, because the segment has been reused.
     pub fn payload_of<'b>(&self, location: Location, bytes: &'b [u8]) -> Option<&'b [u8]> {
         let offset = self.segment_offset(location).ok()?;
         let (header, life) = RecordHeader::decode(bytes.first_chunk()?, self.shared.seed, offset)?;
@@ -129,7 +129,7 @@ impl Reader {
             .filter(|_| is_meant)
     }
 
-    /// Reads the header of the record at `location`, for a caller that does not know its length.
+    /// Reads the header of the record at `location`, for a caller that does not know the record's length.
     ///
     /// # Errors
     /// Returns a [`ReadError`] if the record is gone or damaged, or the disk fails.
@@ -188,7 +188,8 @@ impl Reader {
         let of = self.shared.table.segment(segment);
         of.pins.fetch_add(1, SeqCst);
         let pin = Pin { shared: Arc::clone(&self.shared), segment };
-        // The pin is counted first and the state checked second; the reaper does the reverse.
+        // The pin is counted before the state is checked; the reaper checks in the reverse order, so one of
+        // the two sees the other.
         let is_held = self.shared.table.living(location).is_some() && of.state() != SegmentState::Dying;
         is_held.then_some(pin)
     }
@@ -196,7 +197,7 @@ impl Reader {
     /// Gives up the segment of `location` with its live records, because its owner needs none of them.
     /// Returns `false` if the segment is still being filled, or about to be freed anyway.
     pub fn give_up(&self, location: Location) -> bool {
-        // While pinned, the segment cannot be freed and taken again before it is given up.
+        // The pin ensures that the segment is not freed and reused before it is given up.
         let Some(pin) = self.pin(location) else { return false };
         let of = self.shared.table.segment(pin.segment);
         let is_given_up = of.advance(SegmentState::Sealed, SegmentState::Dying);
@@ -249,7 +250,7 @@ impl Reader {
         self.shared.table.place(location).map(|(_, offset)| offset).ok_or(ReadError::Gone(location))
     }
 
-    /// Fills `out` with bytes of a record, from `at` bytes after its start.
+    /// Fills `out` with a record's bytes, starting `at` bytes after the record's start.
     fn fill(&self, location: Location, at: usize, out: &mut [u8]) -> Result<(), ReadError> {
         let shared = &self.shared;
         let segment = shared.table.living(location).ok_or(ReadError::Gone(location))?;
@@ -267,7 +268,8 @@ impl Reader {
         })
     }
 
-    /// Fills `out` from byte `offset` of the buffer that holds the segment; returns false if no buffer does.
+    /// Fills `out` from byte `offset` of the buffer that holds the segment; returns false if no buffer holds
+    /// it.
     fn fill_held(&self, segment: u32, location: Location, offset: usize, out: &mut [u8]) -> bool {
         let shared = &self.shared;
         let of = shared.table.segment(segment);
@@ -277,8 +279,8 @@ impl Reader {
         }
         shared.buffers.span(buffer as usize, offset, out.len()).copy_to_slice(out);
         std::sync::atomic::fence(Acquire);
-        // If the buffer is unchanged, it belonged to this segment all the time, because a buffer leaves its
-        // segment before it is returned.
+        // A buffer is detached from its segment before it is returned; so if the buffer is still the same, it
+        // belonged to this segment all the time.
         of.buffer.load(Relaxed) == buffer && shared.table.living(location).is_some()
     }
 
@@ -292,15 +294,15 @@ impl Reader {
     }
 }
 
-/// Verifies bytes that begin with the record of `location`, at `offset` of its segment in a file with this
-/// seed. Returns the header if the whole record is intact.
+/// Verifies bytes that begin with the record of `location`, at `offset` in its segment, with the file's
+/// checksum seed. Returns the header if the whole record is intact.
 pub fn verify(bytes: &[u8], seed: u32, location: Location, offset: usize) -> Option<RecordHeader> {
     let (header, life) = RecordHeader::decode(bytes.first_chunk()?, seed, offset)?;
     let is_meant = location.is_of(life) && header.kind != Kind::UNFINISHED;
     (is_meant && is_whole(&header, bytes)).then_some(header)
 }
 
-/// Returns whether the bytes are one whole record at `offset` of its segment in a file with this seed.
+/// Returns whether the bytes are one intact record at `offset` in its segment, with the file's checksum seed.
 pub fn is_record(bytes: &[u8], seed: u32, offset: usize) -> bool {
     bytes
         .first_chunk()
@@ -321,7 +323,7 @@ pub(super) fn is_whole(header: &RecordHeader, bytes: &[u8]) -> bool {
     })
 }
 
-/// Reasons why a table could not be read.
+/// Reasons why a segment's table of contents could not be read.
 #[derive(Debug)]
 pub(super) enum TableFault {
     Io(io::Error),
@@ -338,14 +340,14 @@ pub(super) fn read_ends(shared: &LogState, segment: u32) -> io::Result<(SegmentS
     Ok((SegmentHeader::decode(&first, shared.seed, segment), Footer::decode(&last, shared.seed, segment)))
 }
 
-/// Reads the table of a sealed segment in this life.
+/// Reads the table of contents of a sealed segment, if the segment still has this life.
 pub(super) fn read_table(shared: &LogState, segment: u32, life: u64) -> Result<Vec<TableEntry>, TableFault> {
     let (_, footer) = read_ends(shared, segment).map_err(TableFault::Io)?;
     let footer = footer.filter(|footer| footer.life == life).ok_or(TableFault::Damaged)?;
     read_entries(shared, segment, &footer)
 }
 
-/// Reads the table that a footer describes.
+/// Reads the table of contents that a footer describes.
 pub(super) fn read_entries(
     shared: &LogState,
     segment: u32,

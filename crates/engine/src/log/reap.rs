@@ -1,10 +1,10 @@
 //! Freeing segments without live records.
 //!
-//! A record that ends another must stay on the file as long as the other does, or the other would come back
-//! after a crash.
+//! A record that ends another must stay on the file as long as the other does; otherwise the other would come
+//! back after a crash.
 //!
 //! ```text
-//! dying segment B:  read its table ─▶ whose target is still on the file?  ─▶ append that end anew ─▶ written (synced)
+//! dying segment B:  read its table ─▶ whose target is still on the file?  ─▶ append that end again ─▶ written (synced)
 //!                   ─▶ B's header says "over" (synced) ─▶ B is free
 //! the new ends are in segments of the reaper's own, each until the segment of its target has been freed
 //! ```
@@ -26,12 +26,13 @@ use super::{
 };
 use crate::sys::{arena::Words, span::Span};
 
-/// The reaper, which frees segments without live records.
+/// The reaper: frees segments that have no live records.
 #[derive(Debug)]
 pub(super) struct Reaper {
     shared: Arc<LogState>,
     writer: Writer,
-    /// Locations of the deletions that the reaper has written for records in a segment, by that segment.
+    /// For each segment, the locations of the deletions that the reaper has written for records in that
+    /// segment.
     ends: HashMap<u32, Vec<Location>>,
     block: Words,
 }
@@ -42,7 +43,7 @@ impl Reaper {
         Ok(Self { shared, writer, ends: HashMap::new(), block })
     }
 
-    /// Gives up the oldest segments until enough are free, or about to be.
+    /// Gives up the oldest segments until enough are free or about to be freed.
     fn give_up_oldest(&self) {
         let table = &self.shared.table;
         let mut wanted = self.shared.keep_free.saturating_sub(table.free_count());
@@ -53,7 +54,8 @@ impl Reaper {
         wanted = wanted.saturating_sub(all().filter(|(of, _)| of.state() == SegmentState::Dying).count());
         let mut sealed: Vec<(u64, u32)> = all()
             .filter(|(of, _)| of.state() == SegmentState::Sealed)
-            // The reaper's own segments must stay as long as the records that they end.
+            // The reaper's own segments hold deletions, which must stay as long as the records that they
+            // delete.
             .filter(|(of, _)| of.class.load(Relaxed) != u32::from(REAPER_CLASS))
             .map(|(of, segment)| (of.life.load(Acquire), segment))
             .collect();
@@ -65,7 +67,7 @@ impl Reaper {
         }
     }
 
-    /// Adopts a deletion in one of the reaper's segments that recovery found.
+    /// Registers a deletion that recovery found in one of the reaper's segments.
     pub(super) fn adopt(&mut self, segment: u32, end: Location, target: Location) {
         let shared = &self.shared;
         if let Some(of_target) = shared.table.living(target) {
@@ -74,8 +76,8 @@ impl Reaper {
         }
     }
 
-    /// Frees dying segments that are not pinned. Returns whether nothing is left to retry without being
-    /// woken: a segment that begins to die or is unpinned, or a claim, rings the bell.
+    /// Frees dying segments that are not pinned. Returns false if the reaper must retry without being woken.
+    /// A segment that starts dying or is unpinned rings the bell, and so does a claim.
     pub(super) fn turn(&mut self) -> bool {
         let mut is_done = true;
         if let Err(error) = lives::keep_ahead(&self.shared) {
@@ -95,17 +97,19 @@ impl Reaper {
                     _ => {}
                 }
             }
-            // The oldest first: the targets of a newer segment's deletions are then often gone.
+            // The oldest segment is freed first: the targets of a newer segment's deletions are then often
+            // gone.
             dying.sort_unstable();
             // Segments are freed one at a time, so that a deletion whose target has just been freed is not
-            // rewritten; all at once if each free requires a sync.
+            // rewritten; if each free requires a sync, all are freed at once.
             let together = if self.shared.must_sync { dying.len() } else { 1 };
             let before = self.shared.count.frees.load(Relaxed);
             for batch in dying.chunks(together.max(1)) {
                 self.free(batch);
             }
             if self.shared.count.frees.load(Relaxed) == before {
-                // Sealing a segment does not ring the bell, and a sealed one may have to be given up.
+                // Sealing a segment does not ring the reaper's bell, although a sealed segment may have to be
+                // given up.
                 let is_short = self.shared.table.free_count() < self.shared.keep_free;
                 return is_done && dying.is_empty() && held == 0 && !is_short;
             }
@@ -123,8 +127,8 @@ impl Reaper {
                 }
                 Err(CarryFault::Later) => {}
                 Err(CarryFault::Damaged) => {
-                    // The targets of its deletions are unknown, so the segment stays: it is neither read nor
-                    // overwritten.
+                    // The targets of this segment's deletions are unknown, so the segment is kept, and
+                    // neither read nor overwritten.
                     tracing::error!(segment, "cannot read the table of a dead segment: segment set aside");
                     self.shared.table.segment(*segment).advance(SegmentState::Dying, SegmentState::Damaged);
                 }
@@ -152,7 +156,7 @@ impl Reaper {
             self.shared.table.free(segment);
             self.shared.count.frees.fetch_add(1, Relaxed);
             for end in self.ends.remove(&segment).unwrap_or_default() {
-                // If this makes its segment dying, the next turn finds it.
+                // If this was the last live record of its segment, the next turn frees that segment.
                 self.shared.table.died(end, record_bytes(0));
             }
         }
@@ -163,7 +167,7 @@ impl Reaper {
         !self.shared.must_sync || self.shared.sync().is_ok()
     }
 
-    /// Appends the deletions of a segment that are still needed.
+    /// Rewrites the deletions of a segment whose targets are still on the file.
     fn carry(&mut self, segment: u32) -> Result<Option<super::Ticket>, CarryFault> {
         let shared = Arc::clone(&self.shared);
         let life = shared.table.segment(segment).life.load(Acquire);
@@ -212,7 +216,7 @@ impl Reaper {
             is_over: true,
             version: VERSION as u8,
         };
-        // The rest of the block is kept: if the write is torn, the segment is still as before.
+        // The rest of the block is rewritten unchanged: if the write is torn, the segment is still as before.
         let mut bytes = [0; BLOCK_BYTES];
         shared.disk.read(start, &mut bytes)?;
         bytes[..SEGMENT_HEADER_BYTES].copy_from_slice(&header.encode(shared.seed, segment));

@@ -3,11 +3,11 @@
 //! ```text
 //! 1  each segment, in parallel:  sealed (footer of the same life)? ─▶ its table, if it names any record that it ends
 //!                                open or torn? ─▶ rolled forward record by record, checked whole, and sealed now
-//! 2  all ends found, sorted      (8 bytes each, 16 for a claim: the only memory that grows with the file, besides what the
-//!                                owner keeps)
-//! 3  each segment, in parallel:  its table ─▶ records that nothing ended ─▶ to the owner, on the calling thread
+//! 2  all ends found, sorted      (8 bytes each, 16 for a claim: the only memory that grows with the file, besides the
+//!                                owner's)
+//! 3  each segment, in parallel:  its table ─▶ records that no other has ended ─▶ to the owner, on the calling thread
 //! ```
-//! A start after a clean stop therefore reads tables (32 bytes a record) and no record. Damage is reported
+//! A start after a clean stop therefore reads tables (32 bytes per record) and no record. Damage is reported
 //! and left unchanged: a segment whose start is damaged is neither read nor used.
 
 use std::{
@@ -34,15 +34,15 @@ use super::{
 };
 use crate::sys::{arena::Words, span::Span};
 
-/// Maximum segments whose records wait for the calling thread.
+/// Maximum number of segments that are read ahead while their records wait for the calling thread.
 const SEGMENTS_AHEAD: usize = 8;
 
-/// A record found by recovery, or in a table.
+/// A record found by recovery or in a segment's table of contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FoundRecord {
     /// Kind of the record.
     pub kind: Kind,
-    /// The owner's hash of the record's name.
+    /// Hash of the record's name, computed by the log's owner.
     pub hash: u64,
     /// Tag that the owner gave the record.
     pub tag: u64,
@@ -50,8 +50,8 @@ pub struct FoundRecord {
     pub location: Location,
     /// Payload bytes of the record.
     pub payload_bytes: u32,
-    /// Life of the segment. Of two records of one writer, the one in the later life is newer; in the same
-    /// life the one with the greater location.
+    /// Life number of the segment. Of two records of one writer, the one in the later life is newer; in the
+    /// same life, the one with the greater location.
     pub life: u64,
     /// The class of the writer.
     pub class: u8,
@@ -83,27 +83,28 @@ impl FoundRecord {
 pub struct RecoveryReport {
     /// Records that were reported to the owner.
     pub records: u64,
-    /// Records that the owner called live.
+    /// Records that the owner reported as live.
     pub live: u64,
-    /// Records that others had ended.
+    /// Records that were ended by other records, and so not reported to the owner.
     pub ended: u64,
     /// Segments whose table was read.
     pub segments_sealed: u64,
     /// Segments without an intact table, which were rolled forward and sealed.
     pub segments_rolled: u64,
-    /// Segments among these whose table was damaged.
+    /// Rolled-forward segments whose table was damaged.
     pub tables_damaged: u64,
-    /// Incomplete records in rolled segments: those being written when the process ended, or damage.
+    /// Incomplete records in segments that were rolled forward: being written when the process ended, or
+    /// damaged.
     pub records_torn: u64,
     /// Segments that were set aside, because their start is damaged or unreadable.
     pub segments_damaged: u64,
 }
 
-/// Ended and claimed records.
+/// Locations of all records that were ended or claimed by others.
 #[derive(Debug, Default)]
 struct Ends {
     ended: Vec<Location>,
-    /// Claimed records, each with the record that claims it; with itself, if that one is gone.
+    /// Claimed records, each with the record that claims it, or with itself if the claiming record is gone.
     claims: Vec<(Location, Location)>,
 }
 
@@ -152,7 +153,7 @@ impl Ends {
     }
 }
 
-/// Findings of the first pass in a segment.
+/// Findings of recovery's first pass in one segment.
 #[derive(Debug, Default)]
 struct SegmentSurvey {
     ends: Ends,
@@ -166,7 +167,7 @@ struct Batch {
     segment: u32,
     found: Vec<FoundRecord>,
     ended: u64,
-    /// Deletions in a segment of the reaper, with their targets.
+    /// Deletions in a segment of the reaper, each with the location of the record that it deletes.
     reapers: Vec<(Location, Location)>,
 }
 
@@ -228,7 +229,7 @@ pub(super) fn recover(
     Ok(recovered)
 }
 
-/// Runs the first pass. Returns the deletions of all segments.
+/// Runs recovery's first pass over all segments. Returns the deletions found in them.
 fn survey_all(
     shared: &LogState,
     threads: usize,
@@ -265,7 +266,8 @@ fn survey_all(
                     ends.extend(surveyed.ends);
                 }
                 Ok(None) => recovered.segments_damaged += 1,
-                // The other threads may finish, so that none writes any more after the return.
+                // The loop continues until the other threads have finished, so that none of them still writes
+                // after this function returns.
                 Err(error) => failed = Some(error),
             }
         }
@@ -276,8 +278,8 @@ fn survey_all(
     failed.map_or(Ok(ends), Err)
 }
 
-/// Determines the state of a segment, and enters it into the table. `None` if the segment is damaged or
-/// unreadable.
+/// Determines the state of a segment, and enters it into the segment table. `None` if the segment is damaged
+/// or unreadable.
 fn survey(shared: &LogState, segment: u32, scratch: &mut Option<Words>) -> io::Result<Option<SegmentSurvey>> {
     let set_aside = |life| {
         shared.table.restore(segment, SegmentState::Damaged, life, 0);
@@ -297,7 +299,7 @@ fn survey(shared: &LogState, segment: u32, scratch: &mut Option<Words>) -> io::R
             return Ok(Some(SegmentSurvey::default()));
         }
         SegmentStart::Used(header) => (header.life, header.class),
-        // The footer contains the same values, unless the segment was not sealed yet.
+        // The footer has the same life and class as the header, unless the segment was not sealed yet.
         SegmentStart::Damaged => match &footer {
             Some(footer) => (footer.life, footer.class),
             None => {
@@ -337,9 +339,9 @@ fn survey(shared: &LogState, segment: u32, scratch: &mut Option<Words>) -> io::R
     Ok(Some(surveyed))
 }
 
-/// Returns all whole records of a segment in this life, and the number of torn ones.
+/// Returns the table entries of all intact records of a segment in this life, and the number of torn records.
 ///
-/// Where there is no header, the next one is searched for: a damaged header loses only its own record.
+/// Where a header is missing, the next one is searched for: a damaged header loses only its own record.
 pub(super) fn roll_forward(bytes: &[u8], seed: u32, life: u64) -> (Vec<TableEntry>, u64) {
     let mut entries = Vec::new();
     let mut torn = 0;
@@ -372,7 +374,7 @@ pub(super) fn roll_forward(bytes: &[u8], seed: u32, life: u64) -> (Vec<TableEntr
     (entries, torn)
 }
 
-/// Writes the missing table of a segment.
+/// Writes the missing table of contents of a segment.
 fn seal(
     shared: &LogState,
     segment: u32,
@@ -406,7 +408,7 @@ fn seal(
     shared.disk.write(shared.table.start(segment) + from as u64, &words[from / size_of::<u64>()..])
 }
 
-/// Collects the records of a segment for the owner. `None` if its table has become unreadable.
+/// Collects the records of a segment for the owner. `None` if its table of contents has become unreadable.
 fn read_batch(shared: &LogState, segment: u32, ends: &Ends) -> Option<Batch> {
     let of = shared.table.segment(segment);
     let (life, class) = (of.life.load(Acquire), of.class.load(Relaxed) as u8);

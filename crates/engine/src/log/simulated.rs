@@ -1,10 +1,10 @@
-//! A disk in memory that distinguishes written from durable, for tests here and in the servers.
+//! A disk in memory that distinguishes written from durable data, for tests here and in the servers.
 //!
 //! ```text
-//! write ─▶ what a reader sees, and what survives the process      sync ─▶ what survives the power
+//! write ─▶ visible to readers, survives the process               sync ─▶ survives a loss of power
 //! lose_power: of each 512-byte sector one of its unsynced states, or the synced one: dropped, reordered, torn
 //! ```
-//! A sector is written whole or not at all, as disks promise; nothing else is promised.
+//! A sector is written completely or not at all, as disks promise; nothing else is promised.
 
 #![expect(clippy::disallowed_types, reason = "a test's disk, on no loop")]
 
@@ -20,13 +20,13 @@ use std::{
 
 use super::file::Disk;
 
-/// Bytes of a sector, which a disk writes whole or not at all.
+/// Bytes of a sector, which a disk writes completely or not at all.
 const SECTOR_BYTES: usize = 512;
 /// Bytes of a page of the disk's memory. A page that was never written is not allocated, so a disk may be
 /// large.
 const PAGE_BYTES: usize = 64 << 10;
 
-/// A disk of a fixed size. All clones refer to the same disk.
+/// A simulated disk of a fixed size. All clones refer to the same disk.
 #[derive(Debug, Clone)]
 pub struct SimulatedDisk {
     state: Arc<Mutex<State>>,
@@ -34,7 +34,7 @@ pub struct SimulatedDisk {
 
 #[derive(Debug)]
 struct State {
-    /// Contents that a reader sees.
+    /// Current contents, as a reader sees them.
     written: Pages,
     /// Contents that are certain to survive a loss of power.
     durable: Pages,
@@ -45,7 +45,7 @@ struct State {
     read_bytes: u64,
 }
 
-/// Sparse bytes, zero until they are written.
+/// Sparse memory that reads as zero where it was never written.
 #[derive(Debug, Clone)]
 struct Pages {
     bytes: usize,
@@ -57,7 +57,7 @@ impl Pages {
         Self { bytes: bytes as usize, pages: BTreeMap::new() }
     }
 
-    /// Splits `len` bytes from `offset` on into parts of pages: page, offset in it, length.
+    /// Splits `len` bytes starting at `offset` into parts by page: page, offset in it, length.
     fn parts(offset: usize, len: usize) -> impl Iterator<Item = (usize, usize, usize)> {
         let end = offset + len;
         let mut at = offset;
@@ -111,7 +111,7 @@ pub struct Faults {
     pub sync: Option<i32>,
     /// Reads of these bytes fail with `EIO`.
     pub unreadable: Option<Range<u64>>,
-    /// Number of writes that still succeed; the next one is cut in the middle, and later ones are lost, as
+    /// Number of writes that still succeed. The next write is cut in the middle, and later ones are lost, as
     /// when the process is killed.
     pub writes_left: Option<u64>,
 }
@@ -136,7 +136,7 @@ impl SimulatedDisk {
         self.state().faults = faults;
     }
 
-    /// Returns the disk as after the process was killed: with everything that was written.
+    /// Returns the disk as it is after the process was killed: with all data that was written.
     pub fn after_kill(&self) -> Self {
         let state = self.state();
         let after = Self::new(state.written.bytes as u64);
@@ -149,8 +149,8 @@ impl SimulatedDisk {
         after
     }
 
-    /// Returns the disk as it may be after a loss of power: `choose(n)` picks one of `n` states of each
-    /// sector.
+    /// Returns a possible state of the disk after a loss of power: `choose(n)` picks one of `n` states of
+    /// each sector.
     pub fn after_power_loss(&self, mut choose: impl FnMut(usize) -> usize) -> Self {
         let state = self.state();
         let after = Self::new(state.durable.bytes as u64);

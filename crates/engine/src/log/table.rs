@@ -4,7 +4,7 @@
 //! Free ──claim──▶ Open ──written, with its table──▶ Sealed ──nothing live──▶ Dying ──ends recorded, erased──▶ Free
 //!                                                                           (never taken back)   Damaged: set aside
 //! ```
-//! *Memory:* 40 bytes a segment, atomics. *Writers:* a writer claims a segment; its helper seals it; the
+//! *Memory:* 40 bytes per segment, atomics. *Writers:* a writer claims a segment; its helper seals it; the
 //! thread that reports its last record dead makes it dying; the reaper frees it. *Waiting:* never.
 
 use std::sync::atomic::{
@@ -28,7 +28,8 @@ pub enum SegmentState {
     Dying = 3,
     /// Damaged at its start: neither read nor used.
     Damaged = 4,
-    /// Claimed by a writer that is setting its life: records of an earlier life are not found in it.
+    /// Claimed by a writer that is about to set the new life number: no location of an earlier life is valid
+    /// in it.
     Claimed = 5,
 }
 
@@ -41,14 +42,15 @@ const STATES: [SegmentState; 6] = [
     SegmentState::Claimed,
 ];
 
-/// Lives that are held back until the bound is raised, because that many threads may check the bound at once.
+/// Number of life numbers held back until their bound is raised, because that many threads may check the
+/// bound at once.
 const LIVES_KEPT: u64 = 64;
 
-/// Bits of a segment's live bytes; above them are the low bits of its life.
+/// Number of bits that count a segment's live bytes; the bits above them are the low bits of its life number.
 const LIVE_BITS: u32 = 32;
 const LIVE_MASK: u64 = (1 << LIVE_BITS) - 1;
 
-/// Value for a segment that no buffer holds.
+/// Sentinel for a segment that is in no buffer.
 pub(super) const NO_BUFFER: u32 = u32::MAX;
 
 #[derive(Debug)]
@@ -56,10 +58,11 @@ pub(super) struct Segment {
     state: AtomicU32,
     pub(super) class: AtomicU32,
     pub(super) life: AtomicU64,
-    /// Low half of the life, and the bytes that are live in it: an update for an earlier life has no effect.
+    /// Low half of the life number, and the bytes that are live in that life: an update for an earlier life
+    /// has no effect.
     live: AtomicU64,
     pub(super) pins: AtomicU32,
-    /// Buffer that holds the segment's bytes, while they are not all on the file.
+    /// Index of the buffer that holds the segment's bytes, until all of them are on the file.
     pub(super) buffer: AtomicU32,
 }
 
@@ -72,7 +75,7 @@ impl Segment {
         STATES[self.state.load(SeqCst) as usize]
     }
 
-    /// Moves the segment from one state to another; returns whether it was in the first.
+    /// Moves the segment from one state to another; returns false if it was not in the first state.
     pub(super) fn advance(&self, from: SegmentState, to: SegmentState) -> bool {
         self.state.compare_exchange(from as u32, to as u32, SeqCst, SeqCst).is_ok()
     }
@@ -86,7 +89,7 @@ pub(super) struct Table {
     segments: Box<[Segment]>,
     free: AtomicUsize,
     next_life: AtomicU64,
-    /// Bound below which lives may be used.
+    /// Upper bound of the life numbers that may be used at present.
     pub(super) lives_bound: AtomicU64,
     hint: AtomicUsize,
 }
@@ -136,7 +139,7 @@ impl Table {
         (segment < self.len()).then_some((segment, from_first as usize % self.segment_bytes))
     }
 
-    /// Returns the segment of a location, if it is still in that life and has not been freed.
+    /// Returns the segment of a location, if the segment still has the same life and has not been freed.
     pub(super) fn living(&self, location: Location) -> Option<u32> {
         let (segment, _) = self.place(location)?;
         let of = self.segment(segment);
@@ -145,13 +148,14 @@ impl Table {
         is_living.then_some(segment)
     }
 
-    /// Claims a free segment unless only `keep` of them are left, and gives it a life.
+    /// Claims a free segment unless only `keep` of them are left, and assigns a new life number to it.
     pub(super) fn claim(&self, keep: usize, class: u8, buffer: u32) -> Option<(u32, u64)> {
         if self.lives_left() <= LIVES_KEPT {
             return None;
         }
         self.free.try_update(AcqRel, Relaxed, |free| (free > keep).then(|| free - 1)).ok()?;
-        // A free segment exists for this thread: every other searching thread has counted one for itself too.
+        // A free segment exists for this thread: every thread that searches has already subtracted its own
+        // from the count of free ones.
         let count = self.segments.len();
         let first = self.hint.load(Relaxed);
         loop {
@@ -168,8 +172,8 @@ impl Table {
         }
     }
 
-    /// Gives a claimed segment a life. The segment becomes open only after that: otherwise a location of its
-    /// earlier life would be found in the open segment while the old life is still set.
+    /// Assigns a new life number to a claimed segment. The segment becomes open only after that: otherwise a
+    /// location of its earlier life would be found in the open segment while the old life is still set.
     fn open(&self, segment: &Segment, class: u8, buffer: u32) -> u64 {
         let life = self.next_life.fetch_add(1, Relaxed);
         segment.class.store(u32::from(class), Relaxed);
@@ -181,14 +185,14 @@ impl Table {
         life
     }
 
-    /// Frees a dying segment whose end is marked on the file.
+    /// Frees a dying segment after its life was marked as over on the file.
     pub(super) fn free(&self, segment: u32) {
         let was_dying = self.segment(segment).advance(SegmentState::Dying, SegmentState::Free);
         assert!(was_dying, "segment {segment} freed without being marked as dying");
         self.free.fetch_add(1, Release);
     }
 
-    /// Enters a segment that recovery found on the file.
+    /// Sets the state of a segment that recovery found on the file.
     pub(super) fn restore(&self, segment: u32, state: SegmentState, life: u64, class: u8) {
         let of = self.segment(segment);
         of.life.store(life, Relaxed);
@@ -201,7 +205,8 @@ impl Table {
         self.next_life.fetch_max(life + 1, Relaxed);
     }
 
-    /// Returns how many lives may still be used (a few more may be in use concurrently: [`LIVES_KEPT`]).
+    /// Returns how many life numbers may still be used (a few more may be in use concurrently:
+    /// [`LIVES_KEPT`]).
     pub(super) fn lives_left(&self) -> u64 {
         self.lives_bound.load(Relaxed).saturating_sub(self.next_life())
     }
@@ -210,27 +215,28 @@ impl Table {
         self.next_life.load(Relaxed)
     }
 
-    /// Starts at this life, because earlier processes may have used all below it.
+    /// Continues the life numbers from this one, because earlier processes may have used all below it.
     pub(super) fn start_lives_at(&self, life: u64) {
         self.next_life.fetch_max(life, Relaxed);
     }
 
-    /// Skips a number of lives.
+    /// Skips a number of life numbers, which may have been used.
     pub(super) fn skip_lives(&self, lives: u64) {
         self.next_life.fetch_add(lives, Relaxed);
     }
 
-    /// Counts a record as live. Its segment cannot be freed meanwhile: it is open, or not published yet.
+    /// Adds a live record to a segment. The segment cannot be freed meanwhile: it is open, or not published
+    /// yet.
     pub(super) fn born(&self, segment: u32, bytes: usize) {
         self.segment(segment).live.fetch_add(bytes as u64, SeqCst);
     }
 
-    /// Counts the record at `location` as dead; returns whether that made its segment dying.
+    /// Subtracts the dead record at `location` from its segment; returns whether this made the segment dying.
     pub(super) fn died(&self, location: Location, bytes: usize) -> bool {
         let Some(segment) = self.living(location) else { return false };
         let of = self.segment(segment);
         let died = of.live.fetch_update(SeqCst, SeqCst, |live| {
-            // The segment was freed and claimed again in between, so the count belongs to another life.
+            // The segment was freed and claimed again in between, so the record no longer counts.
             if !location.is_of(live >> LIVE_BITS) {
                 return None;
             }
@@ -242,7 +248,7 @@ impl Table {
             && of.advance(SegmentState::Sealed, SegmentState::Dying)
     }
 
-    /// Seals a segment that is completely on the file; returns whether it has no live records any more.
+    /// Seals a segment that is completely on the file; returns whether it has no live records left.
     ///
     /// The state is set before the live bytes are checked; `died` does the reverse, so that one of the two
     /// sees the other.
@@ -269,7 +275,7 @@ mod tests {
         assert_eq!(table.segment(segment).state(), SegmentState::Dying, "nothing is live in it");
         table.free(segment);
         assert_eq!(table.living(location), None);
-        // Between the two steps of a claim the segment still has its old life.
+        // Between the two steps of a claim, the segment still has its old life number.
         let of = table.segment(segment);
         assert!(of.advance(SegmentState::Free, SegmentState::Claimed));
         assert_eq!((of.life.load(Acquire), table.living(location)), (before, None));

@@ -22,7 +22,7 @@ macro_rules! counts {
             $($(#[$doc])* pub $name: u64,)*
             /// Bytes of all segments.
             pub capacity_bytes: u64,
-            /// Bytes of live records.
+            /// Segments that are free for writers to use.
             pub live_bytes: u64,
             /// Segments that may be claimed.
             pub segments_free: u64,
@@ -32,17 +32,17 @@ macro_rules! counts {
             pub segments_sealed: u64,
             /// Segments about to be freed.
             pub segments_dying: u64,
-            /// Segments set aside because their start is damaged.
+            /// Segments not used because their start is damaged.
             pub segments_damaged: u64,
-            /// Pinned segments.
+            /// Segments that readers have pinned.
             pub segments_pinned: u64,
-            /// Bytes of pinned segments.
+            /// Total size of pinned segments in bytes.
             pub pinned_bytes: u64,
             /// Bytes of changed blocks that are not on the file yet.
             pub dirty_bytes: u64,
-            /// Buffers that are being filled or written.
+            /// Buffers in use: being filled or written.
             pub buffers_taken: u64,
-            /// All buffers.
+            /// Total number of buffers.
             pub buffers: u64,
             /// Records that are appended and not written yet.
             pub records_waiting: u64,
@@ -59,31 +59,31 @@ macro_rules! counts {
 counts! {
     /// Appends refused because all buffers waited to be written.
     refused_busy,
-    /// Appends refused because no segment was free.
+    /// Appends refused because no segment was free in the file.
     refused_full,
-    /// Appends refused because they were longer than a segment.
+    /// Appends refused because the record would not fit into a segment.
     refused_too_large,
     /// Bytes written to the file, including blocks that were written again.
     written_bytes,
     /// Writes by helpers.
     writes,
-    /// Writes that the disk refused.
+    /// Writes that failed at the disk.
     write_errors,
-    /// Times that the file was synced.
+    /// Number of times that the file was synced.
     syncs,
-    /// Syncs that the disk failed.
+    /// Syncs that failed at the disk.
     sync_errors,
-    /// Reads that the disk failed.
+    /// Reads that failed at the disk.
     read_errors,
     /// Records that were damaged when read.
     damaged_records,
-    /// Segments freed.
+    /// Number of times that a segment was freed.
     frees,
     /// Segments given up with their live records, because they were the oldest.
     given_up,
     /// Segments given up because all their records had expired.
     given_up_over,
-    /// Deletions rewritten because their target was still on the file.
+    /// Deletions rewritten because the record that they delete was still on the file.
     ends_carried,
 }
 

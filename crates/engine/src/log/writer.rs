@@ -5,7 +5,7 @@
 //! begin ─▶ span or write, written ─▶ finish ┘
 //! full buffer ─▶ table and footer added ─▶ sealed; its helper writes it; the next segment is claimed
 //! ```
-//! *Core:* a writer belongs to one thread. *Waiting:* never; without a buffer or a segment an
+//! *Core:* a writer belongs to one thread. *Waiting:* never; if there is no buffer or segment, an
 //! [`AppendRefusal`] is returned at once, and counted. No lock, and no allocation except for the checksums of
 //! payloads above 256 KiB.
 
@@ -28,13 +28,14 @@ use super::{
 };
 use crate::sys::span::Span;
 
-/// Bytes that are copied out of a buffer at a time to compute a checksum.
+/// Maximum bytes copied out of a buffer at a time to compute a checksum.
 const SUM_BYTES: usize = 1024;
-/// Free segments that only the reaper may take, for deletions that must outlive their segment.
+/// Number of free segments reserved for the reaper, which stores deletions there that must outlive their
+/// segment.
 const SEGMENTS_KEPT: usize = 1;
-/// Buffers that a caller that can wait leaves to callers that cannot. One is enough: a log has two more
-/// buffers than its writers and the reaper can have open ([`super::Options`]), so a waiting caller always
-/// waits for a buffer that a helper is writing out.
+/// Number of free buffers that a caller that can wait leaves to callers that cannot. One is enough: a log has
+/// two more buffers than its writers and the reaper can have open ([`super::Options`]), so a waiting caller
+/// always waits for a buffer that a helper is writing out.
 const BUFFERS_LEFT: usize = 1;
 
 /// Header fields of a new record.
@@ -42,33 +43,33 @@ const BUFFERS_LEFT: usize = 1;
 pub struct NewRecord {
     /// Kind of the record.
     pub kind: Kind,
-    /// The owner's hash of the record's name.
+    /// Hash of the record's name, computed by the log's owner.
     pub hash: u64,
-    /// Information that the owner gets back at a start without reading the record.
+    /// Information that a start returns to the owner without reading the record.
     pub tag: u64,
-    /// Record that this one replaces: it is dead once this one is complete, also after a crash.
+    /// Record that this one replaces: it is dead once this one is complete, even after a crash.
     pub target: Option<Location>,
 }
 
-/// An appended record.
+/// Location and ticket of a record that was appended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AppendedRecord {
     /// Location of the record.
     pub location: Location,
-    /// Ticket to wait for until the record is written or durable.
+    /// Ticket for waiting until the record is written or durable.
     pub ticket: Ticket,
 }
 
-/// Reasons why nothing was appended. Each is counted in [`super::LogUsage`].
+/// Reasons why no record was appended. Each is counted in [`super::LogUsage`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AppendRefusal {
-    /// The disk is too slow: all buffers wait to be written. There will be room again later.
+    /// The disk is too slow: all buffers wait to be written. An append may succeed later.
     #[error("too many records are waiting to be written")]
     Busy,
-    /// No segment is free, until enough records have died.
+    /// No segment is free; one becomes free only when enough records have died.
     #[error("no segment is free")]
     Full,
-    /// The record is longer than a segment can hold.
+    /// The record does not fit into a segment.
     #[error("the record is longer than a segment")]
     TooLarge,
 }
@@ -90,7 +91,7 @@ pub struct Writer {
     shared: Arc<LogState>,
     id: usize,
     class: u8,
-    /// Free segments that this writer leaves to others.
+    /// Number of free segments that this writer must leave to other writers.
     keep: usize,
     open: Option<OpenSegment>,
     /// Full segments that still have unfinished records.
@@ -102,7 +103,7 @@ pub struct Writer {
 #[derive(Debug)]
 pub struct RecordWriter {
     shared: Arc<LogState>,
-    /// Number of the writer.
+    /// Number of the log's writer that began the record.
     writer: usize,
     new: NewRecord,
     buffer: usize,
@@ -120,13 +121,13 @@ pub struct RecordWriter {
 
 impl Writer {
     pub(super) fn new(shared: Arc<LogState>, id: usize, class: u8, keep: usize) -> Self {
-        // A closing segment needs a buffer, so there are never more than buffers.
+        // Each closing segment occupies a buffer, so there are never more of them than buffers.
         let closing = Vec::with_capacity(shared.buffers.len());
         let appended = shared.progress[id].appended();
         Self { shared, id, class, keep, open: None, closing, appended }
     }
 
-    /// Creates an owner's writer, with the usual reserve of free segments.
+    /// Creates a writer for the log's owner, which leaves the usual number of segments to the reaper.
     pub(super) fn for_owner(shared: Arc<LogState>, id: usize, class: u8) -> Self {
         Self::new(shared, id, class, SEGMENTS_KEPT)
     }
@@ -144,7 +145,7 @@ impl Writer {
     /// Appends a record whose payload is the concatenation of `parts`.
     ///
     /// # Errors
-    /// Returns an [`AppendRefusal`] if nothing was appended.
+    /// Returns an [`AppendRefusal`] if the record cannot be appended.
     pub fn append(&mut self, new: NewRecord, parts: &[&[u8]]) -> Result<AppendedRecord, AppendRefusal> {
         let len = parts.iter().map(|part| part.len()).sum();
         let mut filling = self.begin(new, len)?;
@@ -157,7 +158,7 @@ impl Writer {
     /// Appends the deletion of a record, which then never comes back.
     ///
     /// # Errors
-    /// Returns an [`AppendRefusal`] if nothing was appended; the record is then not deleted.
+    /// Returns an [`AppendRefusal`] if the deletion cannot be appended; the record is then not deleted.
     pub fn delete(&mut self, target: Location) -> Result<AppendedRecord, AppendRefusal> {
         self.append_end(Kind::MARKER, target)
     }
@@ -203,14 +204,15 @@ impl Writer {
             checksum: 0,
         };
         self.shared.buffers.buffer(buffer).fillings.fetch_add(1, Relaxed);
-        // Written so that a start finds the records after it, even if this one is never completed.
+        // This provisional header lets a start find the records after this one, even if this one is never
+        // completed.
         filling.write_header(Kind::UNFINISHED, 0, space);
         Ok(filling)
     }
 
     /// Begins a record like [`Writer::begin`], for a caller that can wait for [`super::Reader::room`]: it
-    /// leaves a buffer to callers that cannot, so that one large object on a slow disk does not cause small
-    /// ones to be refused.
+    /// leaves a buffer to callers that cannot wait, so that one large object on a slow disk does not cause
+    /// small ones to be refused.
     ///
     /// # Errors
     /// Returns an [`AppendRefusal`] if there is no spare buffer or no segment, or the record is too large.
@@ -223,9 +225,9 @@ impl Writer {
         self.begin(new, room)
     }
 
-    /// Gives an unfinished record room for at least `room` bytes in total: in place if nothing was appended
-    /// after it, else elsewhere, and the bytes written so far are copied. The room grows by at least half, so
-    /// that many small steps do not copy much. Spans taken before are invalid afterwards.
+    /// Enlarges the room of an unfinished record to at least `room` bytes in total: in place if no record was
+    /// appended after it, else elsewhere, and the bytes written so far are copied. The room grows by at least
+    /// half, so that many small steps do not copy much. Spans taken before are invalid afterwards.
     ///
     /// # Errors
     /// Returns an [`AppendRefusal`] if there is no room; the record is then unchanged, and may be finished or
@@ -278,7 +280,7 @@ impl Writer {
             && (open.segment, open.life) == (filling.segment, filling.life)
             && open.used == filling.offset + space
         {
-            // Nothing was appended after it, so its unused room is returned.
+            // No record was appended after this one, so its unused room is returned to the segment.
             open.used = filling.offset + needed;
             space = needed;
         }
@@ -288,7 +290,7 @@ impl Writer {
             shared.buffers.span(filling.buffer, sums_at + 4 * number, 4).write_from(&checksum.to_le_bytes());
         }
         debug_assert_eq!(filling.checksums.len() + usize::from(last.is_some()), chunks(filling.written));
-        // The rest may contain bytes from before a record was cut.
+        // The padding may contain old bytes of a record that was cut, so it is overwritten with zeros.
         let end = sums_at + 4 * chunks(filling.written);
         let padding = shared.buffers.span(filling.buffer, end, filling.offset + needed - end);
         padding.write_from(&[0; UNIT_BYTES][..padding.len()]);
@@ -308,14 +310,14 @@ impl Writer {
         AppendedRecord { location, ticket }
     }
 
-    /// Requests that everything so far is written now and not within the interval.
+    /// Requests that all appended records are written now instead of within the flush interval.
     pub fn flush(&self) {
         self.shared.ask_to_write(self.id);
     }
 
-    /// Writes everything so far into the kernel's page cache now, on this thread, instead of waking a helper
-    /// for it (about 2 µs for a few KiB instead of 5; but the kernel may make the thread wait if many pages
-    /// are dirty). Returns `false` if a helper was asked instead: the caller must then wait for the ticket.
+    /// Writes all appended records into the kernel's page cache now, on this thread, instead of waking a
+    /// helper (about 2 µs for a few KiB instead of 5; but the kernel may make the thread wait if many pages
+    /// are dirty). Returns `false` if a helper was woken instead: the caller must then wait for the ticket.
     pub fn write_here(&self) -> bool {
         let is_written = self.shared.write_here(self.id);
         if !is_written {
@@ -324,19 +326,21 @@ impl Writer {
         is_written
     }
 
-    /// Requests that everything so far is made durable as soon as possible. Several requests share one sync.
+    /// Requests that all appended records are made durable as soon as possible. Several requests share one
+    /// sync.
     pub fn make_durable(&self) {
         self.shared.progress[self.id].want_durable(Ticket(self.appended));
         self.shared.ask_to_write(self.id);
     }
 
-    /// Returns the ticket to wait for until everything appended so far is written or durable.
+    /// Returns the ticket of the last appended record, for waiting until all records so far are written or
+    /// durable.
     pub fn last(&self) -> Ticket {
         Ticket(self.appended)
     }
 
     /// Returns whether a record of `room` bytes would now go to the same segment as the record at `location`,
-    /// and that record contains `bytes` from byte `at` of its payload on. If so, the new record may refer to
+    /// and the payload of that record contains `bytes` at offset `at`. If so, the new record may refer to
     /// these bytes instead of containing them: a segment is freed as a whole, so they stay as long as the new
     /// record does. The bytes are compared in the buffer of the open segment.
     pub fn has_beside(&self, location: Location, at: usize, bytes: &[u8], room: usize) -> bool {
@@ -361,14 +365,14 @@ impl Writer {
         })
     }
 
-    /// Ends the open segment, even if it has room. The next record goes to another.
+    /// Closes the open segment, even if it has room. The next record goes to another segment.
     pub fn seal(&mut self) {
         if let Some(open) = self.open.take() {
             self.close(open);
         }
     }
 
-    /// Returns the open segment, which has `space` bytes for one more record.
+    /// Returns an open segment that has `space` bytes for one more record, claiming a new one if needed.
     fn open_for(&mut self, space: usize) -> Result<&mut OpenSegment, AppendRefusal> {
         if !self.open.as_ref().is_some_and(|open| self.fits(open, space)) {
             let fresh = self.claim()?;
@@ -411,7 +415,7 @@ impl Writer {
         Ok(OpenSegment { buffer, segment, life, used: SEGMENT_HEADER_BYTES, entries: 0, targets: 0 })
     }
 
-    /// Seals a segment, or remembers it until its records are complete.
+    /// Seals a segment, or keeps it for later if some of its records are unfinished.
     fn close(&mut self, open: OpenSegment) {
         if self.shared.buffers.buffer(open.buffer).fillings.load(Acquire) > 0 {
             self.closing.push(open);
@@ -435,7 +439,7 @@ impl Writer {
         shared.ask_to_write(self.id);
     }
 
-    /// Seals remembered segments whose records are now complete.
+    /// Seals the closing segments whose records are all complete by now.
     fn close_finished(&mut self) {
         let mut at = 0;
         while at < self.closing.len() {
@@ -464,17 +468,17 @@ impl RecordWriter {
         self.room
     }
 
-    /// Returns the bytes of payload written.
+    /// Returns the number of payload bytes written so far.
     pub fn len(&self) -> usize {
         self.written
     }
 
-    /// Returns whether nothing has been written yet.
+    /// Returns whether no payload byte has been written yet.
     pub fn is_empty(&self) -> bool {
         self.written == 0
     }
 
-    /// Returns the remaining room, to receive into; call [`RecordWriter::written`] after that.
+    /// Returns the remaining room, for receiving bytes into it; call [`RecordWriter::written`] after that.
     pub fn span(&self) -> Span<'_> {
         self.payload(self.written..self.room)
     }
@@ -502,7 +506,7 @@ impl RecordWriter {
         }
     }
 
-    /// Copies `bytes` into the room, or as many as fit; returns how many.
+    /// Copies `bytes` into the room, or as many as fit; returns the number of copied bytes.
     pub fn write(&mut self, bytes: &[u8]) -> usize {
         let mut bytes = &bytes[..bytes.len().min(self.room - self.written)];
         let len = bytes.len();
@@ -528,7 +532,7 @@ impl RecordWriter {
     fn write_header(&self, kind: Kind, payload_bytes: u32, space: usize) {
         let shared = &self.shared;
         let NewRecord { hash, tag, target, .. } = self.new;
-        // A record that was never completed ends nothing.
+        // A record that was never completed must not end its target.
         let target = target.filter(|_| kind != Kind::UNFINISHED);
         let header = RecordHeader {
             kind,

@@ -2,7 +2,7 @@
 //!
 //! A row is a whole number of 128-byte lines (two cache lines, because the hardware fetches them in pairs),
 //! so that no two cores ever write to the same line. [`CoreCounters`] is the handle that may write a row;
-//! there is one at a time.
+//! each row has at most one.
 
 use std::{
     cell::Cell,
@@ -15,23 +15,23 @@ use std::{
 
 use super::snapshot::{Family, Point, Source, Unit, Value};
 
-/// Kind of a metric.
+/// Kind of a metric: counter or gauge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// A value that only increases, from 0 at the start.
+    /// A value that only increases, starting from 0.
     Counter,
     /// A value that goes up and down.
     Gauge,
 }
 
-/// Name and meaning of a metric.
+/// Name, help text and type of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Spec {
     /// Prometheus name, including the unit, without `_total`: `cache_sent_bytes`.
     pub name: &'static str,
     /// Help text, one sentence.
     pub help: &'static str,
-    /// Unit of the value. `Bytes` and `Seconds` are also the name's ending.
+    /// Unit of the value. For `Bytes` and `Seconds`, the name must end in the unit.
     pub unit: Unit,
     /// Counter or gauge.
     pub kind: Kind,
@@ -39,7 +39,7 @@ pub struct Spec {
 
 /// An enum whose variants index a table of [`Spec`]s; written by [`counters!`](crate::counters).
 pub trait CounterTable: Copy + std::fmt::Debug + Send + Sync + 'static {
-    /// One entry per variant, in the order of the variants.
+    /// Specifications of the metrics, one per variant, in the order of the variants.
     const SPECS: &'static [Spec];
 
     /// Returns the index in [`Self::SPECS`].
@@ -94,20 +94,20 @@ macro_rules! counters {
     };
 }
 
-/// Values in one line.
+/// Number of values in one 128-byte line.
 const LINE: usize = 16;
 
 #[repr(align(128))]
 #[derive(Debug)]
 struct Line([AtomicU64; LINE]);
 
-/// Values of one table, a row for each core.
+/// Values of one metrics table, with a row for each core.
 #[derive(Debug)]
 pub struct CounterSet<K> {
-    /// Lines of all rows, row after row.
+    /// Lines of all rows, in the order of the rows.
     lines: Box<[Line]>,
     lines_a_row: usize,
-    /// For each row, whether its handle is taken.
+    /// For each row, whether its [`CoreCounters`] handle has been taken.
     taken: Box<[AtomicBool]>,
     table: PhantomData<K>,
 }
@@ -136,20 +136,21 @@ impl<K: CounterTable> CounterSet<K> {
     /// Takes the handle that may write row `core`.
     ///
     /// # Panics
-    /// Panics if there is no such row, or if its handle is already taken: two writers would lose counts.
+    /// Panics if there is no such row, or if its handle is already taken, because two writers would lose
+    /// counts.
     #[must_use]
     pub fn core(self: &Arc<Self>, core: usize) -> CoreCounters<K> {
         assert!(!self.taken[core].swap(true, Ordering::Acquire), "counters of core {core}: a second writer");
         CoreCounters { set: Arc::clone(self), core, one_thread: PhantomData }
     }
 
-    /// Returns the sum over all rows.
+    /// Returns the sum of a metric over all rows.
     #[must_use]
     pub fn total(&self, key: K) -> u64 {
         (0..self.cores()).map(|core| self.of(core, key)).fold(0, u64::wrapping_add)
     }
 
-    /// Returns the value of row `core`.
+    /// Returns the value of a metric in row `core`.
     ///
     /// # Panics
     /// Panics if there is no such row.
@@ -158,7 +159,7 @@ impl<K: CounterTable> CounterSet<K> {
         self.cell(core, key).load(Ordering::Relaxed)
     }
 
-    /// Returns the number of rows.
+    /// Returns the number of rows, one per core.
     #[must_use]
     pub fn cores(&self) -> usize {
         self.taken.len()
@@ -203,7 +204,7 @@ pub struct CoreCounters<K> {
 }
 
 impl<K: CounterTable> CoreCounters<K> {
-    /// Adds `n`, with a load and a store, because the row has one writer.
+    /// Adds `n` with a load and a store, which is enough because the row has one writer.
     #[inline]
     pub fn add(&self, key: K, n: u64) {
         let cell = self.set.cell(self.core, key);

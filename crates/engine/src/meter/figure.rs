@@ -1,8 +1,8 @@
-//! Metrics that are fields of a status struct, as a table.
+//! Metrics that are read from the fields of a status struct, declared as a table.
 
 use super::{Family, Labels, Point, Unit, Value};
 
-/// Metric taken from a field of a `U`, with its name and help text.
+/// Metric that is read from a field of a `U`, with its name and help text.
 #[derive(Debug)]
 pub struct Figure<U> {
     /// Prometheus name; ends in its unit.
@@ -30,7 +30,7 @@ impl<U> Figure<U> {
     pub fn family(&self, of: &U) -> Family {
         let value = (self.of)(of);
         let value = if self.is_gauge {
-            // Exact up to 2^53, which is more than any amount here.
+            // The conversion is exact up to 2^53, which is more than any amount here.
             Value::Gauge(value as f64)
         } else {
             Value::Counter(value)

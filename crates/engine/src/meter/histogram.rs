@@ -20,7 +20,7 @@ use std::{
 
 use super::snapshot::{Family, Point, Source, Unit, Value};
 
-/// Buckets of one power of two, as a power of two.
+/// Number of buckets per power of two, as a base-2 logarithm.
 const SUB_BITS: u32 = 7;
 
 /// Largest value that has a bucket: 137 s in nanoseconds. Larger values are counted in the last bucket, and
@@ -48,10 +48,10 @@ const fn bounds_of(bucket: usize) -> (u64, u64) {
 #[repr(align(128))]
 pub struct Histogram {
     buckets: Box<[AtomicU64]>,
-    /// Sum of the exact values.
+    /// Exact sum of all recorded values.
     sum: AtomicU64,
     max: AtomicU64,
-    /// Values above [`VALUE_MAX`].
+    /// Number of values above [`VALUE_MAX`].
     beyond: AtomicU64,
 }
 
@@ -75,8 +75,8 @@ impl Histogram {
 
     /// Counts `value` (nanoseconds, bytes or pieces, depending on the histogram).
     ///
-    /// Only one thread may record at a time; a second one would lose counts, nothing worse. [`Histograms`]
-    /// ensures this by giving each core its own histogram.
+    /// Only one thread may record at a time; a second one would only lose counts. [`Histograms`] ensures this
+    /// by giving each core its own histogram.
     #[inline]
     pub fn record(&self, value: u64) {
         add(&self.buckets[bucket_of(value.min(VALUE_MAX))], 1);
@@ -101,7 +101,7 @@ impl Histogram {
     }
 }
 
-/// Adds with a load and a store, because there is one writer; no other core's cache line is touched.
+/// Adds with a load and a store, because there is one writer; no other core's cache line is written.
 #[inline(always)]
 fn add(cell: &AtomicU64, n: u64) {
     cell.store(cell.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
@@ -136,19 +136,20 @@ impl Distribution {
         self.sum
     }
 
-    /// Returns the exact largest value; 0 if there are none.
+    /// Returns the exact largest value; 0 if no value was recorded.
     #[must_use]
     pub fn max(&self) -> u64 {
         self.max
     }
 
-    /// Returns how many values were too large for any bucket (above 2^37 − 1) and were counted in the last.
+    /// Returns how many values were too large for any bucket (above 2^37 − 1) and were counted in the last
+    /// one.
     #[must_use]
     pub fn beyond(&self) -> u64 {
         self.beyond
     }
 
-    /// Adds the counts of another distribution.
+    /// Adds the values of another distribution.
     pub fn merge(&mut self, other: &Self) {
         for (mine, theirs) in self.counts.iter_mut().zip(&other.counts) {
             *mine += theirs;
@@ -159,7 +160,8 @@ impl Distribution {
     }
 
     /// Converts to a histogram of the `hdrhistogram` crate, for percentiles, iteration and its file format.
-    /// Each value is at the upper end of its bucket: never below the recorded value, and at most 0.8% above.
+    /// Each value is placed at the upper end of its bucket: never below the recorded value, and at most 0.8%
+    /// above.
     #[must_use]
     pub fn to_hdr(&self) -> hdrhistogram::Histogram<u64> {
         #[expect(
@@ -187,9 +189,9 @@ impl Distribution {
         })
     }
 
-    /// Returns how many values are at or below each of the ascending `bounds`, each counted at the first
-    /// bound that it fits. A bucket that straddles a bound counts as within it, so the error is one bucket's
-    /// width, 0.8% of the bound; a value that equals a bound is always within it.
+    /// Returns, for each of the ascending `bounds`, how many values are at or below it and above the previous
+    /// bound. A bucket that straddles a bound counts as within it, so the error is one bucket's width, 0.8%
+    /// of the bound; a value that equals a bound is always within it.
     #[must_use]
     pub fn counts_up_to(&self, bounds: &[u64]) -> Vec<u64> {
         let mut counts = vec![0; bounds.len()];
@@ -207,15 +209,15 @@ impl Distribution {
     }
 }
 
-/// Name and meaning of a histogram.
+/// Name, help text and unit of a histogram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HistogramSpec {
     /// Prometheus name, including the unit: `cache_hit_seconds`.
     pub name: &'static str,
     /// Help text, one sentence.
     pub help: &'static str,
-    /// Unit of the values: nanoseconds are recorded for `Seconds` (the reader divides), otherwise bytes or
-    /// pieces as they are.
+    /// Unit of the values: nanoseconds are recorded for `Seconds` (and converted when read), otherwise bytes
+    /// or a number of items.
     pub unit: Unit,
 }
 
@@ -224,7 +226,7 @@ pub struct HistogramSpec {
 pub struct Histograms {
     spec: HistogramSpec,
     cores: Box<[Histogram]>,
-    /// For each core, whether its recorder is taken.
+    /// For each core, whether its [`Recorder`] has been taken.
     taken: Box<[AtomicBool]>,
 }
 
@@ -246,7 +248,8 @@ impl Histograms {
     /// Takes the recorder of `core`.
     ///
     /// # Panics
-    /// Panics if there is no such core, or if its recorder is already taken: two writers would lose counts.
+    /// Panics if there is no such core, or if its recorder is already taken, because two writers would lose
+    /// counts.
     #[must_use]
     pub fn core(self: &Arc<Self>, core: usize) -> Recorder {
         assert!(!self.taken[core].swap(true, Ordering::Acquire), "histogram of core {core}: a second writer");

@@ -19,13 +19,13 @@ use super::snapshot::{Registry, Snapshot, Unit, Value};
 /// Value of the response's `Content-Type` field.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Returns the response to a scrape.
+/// Returns the body of the response to a scrape, in OpenMetrics text.
 #[must_use]
 pub fn encode(registry: &Registry) -> String {
     encode_snapshot(registry.snapshot())
 }
 
-/// Encodes a snapshot that was taken earlier.
+/// Encodes an existing snapshot as OpenMetrics text.
 #[must_use]
 pub fn encode_snapshot(snapshot: Snapshot) -> String {
     let mut registry = prometheus_client::registry::Registry::default();
@@ -78,7 +78,7 @@ fn encode_value(metric: &mut MetricEncoder<'_>, unit: Unit, value: &Value) -> Re
             let within: u64 = counts.iter().sum();
             counts.push(count - within);
             let bounds = bounds.iter().map(|&bound| bound as f64 / unit.divisor()).chain([f64::INFINITY]);
-            // Not cumulative, because the encoder adds the buckets up.
+            // The buckets passed here are not cumulative, because the encoder adds them up.
             let buckets: Vec<(f64, u64)> = bounds.zip(counts).collect();
             let sum = distribution.sum() as f64 / unit.divisor();
             metric.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)

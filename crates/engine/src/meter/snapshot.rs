@@ -1,4 +1,4 @@
-//! A snapshot of all metrics sources, from which every output format can be made.
+//! A snapshot of all metrics sources, from which every output format is produced.
 
 use std::{fmt, sync::Arc};
 
@@ -7,16 +7,16 @@ use super::histogram::Distribution;
 /// Unit of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
-    /// A number of the things that the name states.
+    /// A plain number of items; the name of the metric says which.
     None,
     /// Bytes.
     Bytes,
-    /// Seconds; histograms record nanoseconds, and the reader divides.
+    /// Seconds; histograms record nanoseconds, which are divided when read.
     Seconds,
 }
 
 impl Unit {
-    /// Returns the unit as a name's ending, without the underscore.
+    /// Returns the suffix that names of this unit must have, without the underscore.
     #[must_use]
     pub const fn suffix(self) -> Option<&'static str> {
         match self {
@@ -35,7 +35,7 @@ impl Unit {
         }
     }
 
-    /// Returns the name without the unit and its underscore.
+    /// Returns the name of the metric without the unit and its underscore.
     pub(super) fn strip(self, name: &'static str) -> &'static str {
         self.suffix()
             .and_then(|suffix| name.strip_suffix(suffix))
@@ -43,7 +43,7 @@ impl Unit {
             .unwrap_or(name)
     }
 
-    /// Asserts that a name ends in its unit, as OpenMetrics requires; a table with another name is a bug.
+    /// Asserts that a name ends in its unit, as OpenMetrics requires; a metric with another name is a bug.
     pub(super) fn assert_ends(self, name: &'static str) {
         assert!(
             self == Self::None || self.strip(name) != name,
@@ -63,20 +63,20 @@ pub enum Value {
     Counter(u64),
     /// A value that goes up and down.
     Gauge(f64),
-    /// A distribution of recorded values: see [`Unit::divisor`].
+    /// A distribution of recorded values, in units to be divided by [`Unit::divisor`].
     Histogram(Distribution),
 }
 
-/// A value with the labels that distinguish it from others of its name.
+/// A value with the labels that distinguish it from other values of the same metric.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Point {
     /// Labels of the value.
     pub labels: Labels,
-    /// The value.
+    /// The value itself.
     pub value: Value,
 }
 
-/// All points of one name. They are of one kind.
+/// All values of the metric of one name. They are of one kind.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Family {
     /// Prometheus name, including the unit, without `_total`.
@@ -85,13 +85,14 @@ pub struct Family {
     pub help: &'static str,
     /// Unit of the values.
     pub unit: Unit,
-    /// Points of this name, at least one.
+    /// Values of the metric, at least one.
     pub points: Vec<Point>,
 }
 
-/// A source of metrics.
+/// A source of metrics, such as a server or a store.
 pub trait Source: fmt::Debug + Send + Sync + 'static {
-    /// Appends the current families. Called on the reader's thread; it must not wait for any loop.
+    /// Appends the source's metrics with their current values. Called on the reader's thread; must not wait
+    /// for any loop.
     fn collect(&self, families: &mut Vec<Family>);
 }
 
@@ -102,22 +103,22 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Creates a registry without sources.
+    /// Creates a registry without metrics sources.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a source.
+    /// Adds a source of metrics.
     pub fn register(&mut self, source: Arc<dyn Source>) {
         self.sources.push(source);
     }
 
-    /// Collects all sources. Families of one name from several sources are merged; their labels must
-    /// distinguish them.
+    /// Collects the metrics of all sources. Families of one name from several sources are merged; their
+    /// labels must distinguish them.
     ///
     /// # Panics
-    /// Panics if two sources give one name different units.
+    /// Panics if two sources give the same name different units.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let mut said = Vec::new();
@@ -141,11 +142,11 @@ impl Registry {
 /// Values of all sources at one moment.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Snapshot {
-    /// Families in the order of registration, each name once.
+    /// Metric families in the order of registration, each name once.
     pub families: Vec<Family>,
 }
 
-/// Quantiles in [`Snapshot::rows`], with the label's text for each.
+/// Quantiles in [`Snapshot::rows`], each with the value of its `quantile` label.
 const QUANTILES: [(f64, &str); 5] =
     [(0.5, "0.5"), (0.9, "0.9"), (0.99, "0.99"), (0.999, "0.999"), (1.0, "1")];
 
@@ -185,7 +186,7 @@ impl Snapshot {
         rows
     }
 
-    /// Returns the family of this name.
+    /// Returns the metric family of this name.
     #[must_use]
     pub fn family(&self, name: &str) -> Option<&Family> {
         self.families.iter().find(|family| family.name == name)

@@ -9,11 +9,12 @@ use super::{
 };
 use crate::{random, size::Size};
 
-/// Minimum number of segments of a core's share: four are open (three lifetime classes and main), and
-/// eviction needs some to choose from.
+/// Minimum number of segments of a core's share: four are open (three lifetime classes and the main log), and
+/// eviction needs several to choose from.
 pub const SEGMENTS_PER_CORE_MIN: u64 = 12;
-/// Number of segments per core at which the automatic size aims. Free segments and segments that are being
-/// filled or emptied hold nothing; with 64 segments they were a tenth of the share.
+/// Target number of segments per core when the segment size is chosen automatically. Free segments and
+/// segments that are being filled or emptied hold no objects; with 64 segments they were a tenth of the
+/// share.
 const SEGMENTS_PER_CORE_AIM: u64 = 128;
 /// Bounds of the automatically chosen segment size in bytes.
 const SEGMENT_BYTES_AUTO: (u64, u64) = (128 << 10, 4 << 20);
@@ -23,33 +24,33 @@ pub const SEGMENT_BYTES_GIVEN: (u32, u32) =
 /// Maximum bytes of one record: eviction copies one record at a time, and a copy of this size takes about 30
 /// µs.
 const RECORD_BYTES_MAX: u64 = 256 << 10;
-/// Lower bound of the maximum record size, as long as it is at most half a segment: the bodies of most pages
+/// Lower bound of the maximum record size, unless that is more than half a segment: the bodies of most pages
 /// and pictures fit.
 const RECORD_BYTES_MIN: u64 = 64 << 10;
-/// Maximum record size to aim at, as long as it is at most half a segment.
+/// Target for the maximum record size, unless that is more than half a segment.
 const RECORD_BYTES_AIM: u64 = 128 << 10;
 /// Maximum number of cores of a store.
 pub const CORES_MAX: usize = 1024;
-/// Minimum bytes of a stored object (its header and one unit); bounds the number of objects.
+/// Minimum bytes of a stored object (its header and one unit), from which the maximum number of objects
+/// follows.
 const OBJECT_BYTES_MIN: u64 = 128;
-/// Objects in an index page at its lowest density, right after a split.
+/// Number of objects in an index page at its lowest density, right after a split.
 const PAGE_OBJECTS_MIN: u64 = if cfg!(feature = "loom") { 1 } else { 48 };
-/// Maximum capacity: a location has 40 bits and counts units of 16 bytes.
+/// Maximum capacity: a location has 40 bits, in units of 16 bytes.
 const CAPACITY_BYTES_MAX: u64 = (1 << 40) * UNIT as u64;
 
 /// Options for opening a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreConfig {
-    /// Bytes for segments over all cores; metadata comes on top (at most 64 bytes an object).
+    /// Bytes for segments over all cores; metadata needs additional memory (at most 64 bytes per object).
     pub capacity_bytes: u64,
-    /// Bytes of a segment, a power of two. With `None`, a 128th of a core's share is taken, within 128 KiB
-    /// and 4 MiB.
+    /// Bytes of a segment, a power of two. `None`: a 128th of a core's share, within 128 KiB and 4 MiB.
     pub segment_bytes: Option<u32>,
-    /// Maximum body bytes of one object; `None`: an eighth of a core's share. A body that the table of
-    /// extents cannot describe is refused in any case ([`Store::object_bytes_max`] returns the effective
-    /// bound).
+    /// Maximum body bytes of one object; `None`: an eighth of a core's share. A body that needs more extents
+    /// than the table of extents can hold is refused in any case ([`Store::object_bytes_max`] returns the
+    /// effective bound).
     pub object_bytes_max: Option<u64>,
-    /// Cores, each with an equal share.
+    /// Number of cores; each has an equal share of the store.
     pub cores: usize,
     /// Seed of the hashes, for tests and benchmarks that need reproducible hashes. `None`: a random seed,
     /// which is required where untrusted clients choose the keys. A store on a file always uses the seed in
@@ -85,7 +86,7 @@ pub enum StoreError {
         /// Maximum segment size.
         max: u32,
     },
-    /// The capacity gives each core too few segments.
+    /// The capacity is too small for the minimum number of segments per core.
     #[error(
         "{} are too small for a store with {cores} cores: each needs {SEGMENTS_PER_CORE_MIN} segments of {}; give it \
          at least {}, or fewer cores",
@@ -127,12 +128,12 @@ pub enum StoreError {
         /// Error that the kernel returned.
         source: io::Error,
     },
-    /// The system gave no random number for the hash seed.
+    /// The system provided no random number for the hash seed.
     #[error("cannot get random bytes for the store's hash: {0}")]
     Seed(io::Error),
 }
 
-/// Sizes that follow from the configuration.
+/// Sizes of a store that follow from its configuration.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Geometry {
     pub(super) cores: usize,
@@ -181,9 +182,8 @@ impl Geometry {
             });
         }
         let share = segments * segment;
-        // Half of a small segment: an object in extents is written to the file in several steps and queues
-        // there, and key, head and extra of an object in extents have only half a record, where a large head
-        // must fit.
+        // Half of a small segment. An object in extents is written to the file in several steps and queues
+        // there; its key, head and extra have only half a record, where a large head must fit.
         let record = if segment / 2 >= RECORD_BYTES_MIN {
             (segment / 4).max(RECORD_BYTES_AIM.min(segment / 2))
         } else {
@@ -191,7 +191,7 @@ impl Geometry {
         };
         let record = record.min(RECORD_BYTES_MAX);
         let extent = extent_room((record / UNIT as u64) as u32) as u64;
-        // The table of extents has half a record; key, head and extra have the other half.
+        // The table of extents takes up to half a record; key, head and extra have the other half.
         let describable = record / 2 / table_bytes(1) as u64 * extent;
         let objects = share / OBJECT_BYTES_MIN;
         Ok(Self {
@@ -221,13 +221,13 @@ impl Geometry {
 /// Memory is touched on first use, in huge pages where the kernel has them.
 ///
 /// # Errors
-/// Returns a [`StoreError`] that names the given numbers and the numbers that would be accepted.
+/// Returns a [`StoreError`] that states the configured numbers and the numbers that would be accepted.
 pub fn open_anon(config: &StoreConfig) -> Result<(Arc<Store>, Vec<Shard>), StoreError> {
     let seed = config.hash_seed.map_or_else(|| random::number().map_err(StoreError::Seed), Ok)?;
     open_with(config, seed)
 }
 
-/// Opens a store like [`open_anon`], with a given hash seed (that of a file).
+/// Opens a store like [`open_anon`], with the given hash seed, such as the one in a store's file.
 pub(super) fn open_with(
     config: &StoreConfig,
     hash_seed: u64,
@@ -277,7 +277,8 @@ mod tests {
     #[test]
     fn a_refused_mapping_names_its_size() {
         let config = StoreConfig::default();
-        // 2^60 bytes: larger than any address space, and refused before any structure is sized by it.
+        // 2^60 bytes is larger than any address space; it must be refused before any structure of that size
+        // is made.
         let geometry =
             Geometry { segments_per_core: 1 << 40, segment_bytes: 1 << 20, ..Geometry::of(&config).unwrap() };
         let Err(error) = Store::reserve(geometry, 0) else { panic!("mapped") };

@@ -1,9 +1,9 @@
-//! The owner's side of the index: linking, unlinking, splitting pages, growing the directory.
+//! The owner's side of the index: linking and unlinking objects, splitting pages, growing the directory.
 //!
 //! A page that cannot take an object within [`PROBES`] buckets of its home splits into two fresh pages. The
 //! new pages are filled before the directory points to them. The old page stays unchanged for readers of
-//! earlier epochs and is reused once those epochs are over (I7). One split touches one page. Each split fills
-//! some entries of the next directory, so that growing takes one store of the depth.
+//! earlier epochs and is reused once those epochs are over (I7). One split affects one page. Each split fills
+//! some entries of the next directory, so that the switch to it takes only one store of the depth.
 
 use std::collections::VecDeque;
 
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::sys::atomics::Ordering::{Relaxed, Release};
 
-/// Entries of the next directory filled at each split. A directory has about three entries a page, so the
+/// Entries of the next directory filled at each split. A directory has about three entries per page, so the
 /// next one is complete long before the densest page needs it.
 const ENTRIES_AHEAD: usize = 16;
 
@@ -28,21 +28,21 @@ const ENTRIES_AHEAD: usize = 16;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IndexFullError;
 
-/// Index state that only the owner of a shard has.
+/// State of a shard's index that only the owner of the shard has.
 #[derive(Debug)]
 pub struct IndexOwner {
-    /// Core whose visit counter takes the visits of moved objects.
+    /// Core to whose visit counter the visits of moved objects are added.
     core: usize,
     pages_begun: usize,
     pages_free: Vec<u32>,
     pages_retired: VecDeque<(u32, Epoch)>,
-    /// Entries of the current directory that are already copied to the next one.
+    /// Number of entries of the current directory that are already copied to the next one.
     next_filled: usize,
     cores: usize,
 }
 
 impl IndexOwner {
-    /// Creates an index with one empty page. `core` owns it, `cores` read it.
+    /// Creates an index with one empty page. Core `core` owns it, and `cores` cores read it.
     pub fn new(index: &Index, core: usize, cores: usize) -> Self {
         index.directories[1].store(entry(0, 0), Release);
         Self {
@@ -55,7 +55,7 @@ impl IndexOwner {
         }
     }
 
-    /// Finds the slot of a hash. Never contended, because the owner is the only writer.
+    /// Finds the slot of a hash. Never contended, because only the owner writes the index.
     #[inline]
     pub fn find(&self, index: &Index, hash: Hash) -> Option<(Slot, SlotAddress)> {
         let page = index.page_of(hash.prefix());
@@ -73,7 +73,7 @@ impl IndexOwner {
         None
     }
 
-    /// Returns the slots of a hash prefix that expire at `expires_s`.
+    /// Returns the slots that have this hash prefix and expire at `expires_s`.
     pub fn find_due(&self, index: &Index, prefix: u32, expires_s: u32) -> SmallVec<[(Slot, SlotAddress); 2]> {
         let mut found = SmallVec::new();
         let page = index.page_of(prefix);
@@ -141,8 +141,8 @@ impl IndexOwner {
         }
     }
 
-    /// Returns the visits of an object by all cores since it was linked, less those that were forgiven; at
-    /// most [`VISITS_MAX`].
+    /// Returns the visits of an object by all cores since it was linked, less those that
+    /// [`Self::set_visits`] removed; at most [`VISITS_MAX`].
     pub fn visits(&self, index: &Index, at: SlotAddress) -> u64 {
         let of_core = |core| {
             let (word, shift) = index.visited_word(core, at);
@@ -151,7 +151,7 @@ impl IndexOwner {
         (0..self.cores).map(of_core).sum::<u64>().min(VISITS_MAX)
     }
 
-    /// Reduces the visits of a slot to `kept`.
+    /// Reduces the visits of the object in a slot to `kept`.
     pub fn set_visits(&mut self, index: &Index, at: SlotAddress, mut kept: u64) {
         for core in 0..self.cores {
             let (word, shift) = index.visited_word(core, at);
@@ -369,7 +369,7 @@ fn entry(page: u32, depth: u32) -> u64 {
     u64::from(depth) << 32 | u64::from(page)
 }
 
-/// Draft of an index page in plain memory.
+/// Draft of an index page, built in plain memory before readers can see it.
 struct Draft {
     slots: [[Slot; SLOTS]; BUCKETS],
     from: [[SlotAddress; SLOTS]; BUCKETS],
@@ -378,7 +378,7 @@ struct Draft {
 }
 
 impl Draft {
-    /// Drafts a page with the chosen objects of an existing page, each as near to its home bucket as
+    /// Drafts a page from the chosen objects of an existing page, each as close to its home bucket as
     /// possible.
     fn of(index: &Index, page: u32, chosen: impl Fn(&Slot) -> bool) -> Self {
         // First fit may fail (an object that moved nearer may take the only slot that another can use).

@@ -3,7 +3,7 @@
 //! ```text
 //! new ─▶ probation ──oldest──┬ visited ─▶ main ──oldest──┬ visited ─▶ head of main, with a visit less
 //!  ▲                         └ not: out, a ghost         └ not: out, a ghost
-//!  └ ghosts go to main at once: one of probation's makes probation larger, one of main's smaller
+//!  └ ghosts go to main at once: a ghost of probation makes probation larger, a ghost of main smaller
 //! ```
 //! An object without visits is dropped unread (only its header is read, to find its slot). Steps are bounded
 //! in records and bytes: while free segments are below the reserve, each insert evicts in proportion to the
@@ -18,43 +18,44 @@ use super::{
     space::{ClaimedSegment, Log, Purpose},
 };
 
-/// Records that an insert looks at, besides those its bytes pay for, while too few segments are free.
+/// Number of records that an insert examines for eviction while too few segments are free, in addition to
+/// those in proportion to its bytes.
 const RECORDS_A_STEP: usize = 4;
-/// Bytes walked for each byte appended: a victim of which three quarters survive still pays for itself.
+/// Bytes examined by eviction for each byte appended: enough even if three quarters of a segment survive.
 const PAY: usize = 4;
-/// Records whose index buckets are prefetched at once.
+/// Number of records whose index buckets are prefetched at once.
 const LOOK_AHEAD: usize = 8;
-/// Draining segments that one step looks at.
+/// Number of draining segments that one eviction step checks.
 const RECLAIM_A_STEP: usize = 8;
-/// Draining segments that one round of housekeeping looks at.
+/// Number of draining segments that one round of housekeeping checks.
 const RECLAIM_A_ROUND: usize = 64;
 /// Multiple of the mean object size above which an object is large.
 const LARGE: u64 = 2;
-/// Segments that may be emptied in one second even if none of them becomes free.
+/// Number of segments that may be emptied within one second even if none of them becomes free.
 const EMPTIED_AT_LEAST: usize = 4;
-/// Attempts of an insert to find room; every second attempt empties a segment. Each emptied segment yields at
-/// least a quarter of its bytes.
+/// Maximum attempts of an insert to find room; every second attempt empties a segment. Each emptied segment
+/// yields at least a quarter of its bytes.
 const ROUNDS_AN_INSERT: usize = 16;
 
-/// Progress through a segment that is being emptied.
+/// Progress of eviction through a segment that is being emptied.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct EvictionProgress {
     claimed: ClaimedSegment,
-    /// Bytes of the segment that have been walked.
+    /// Bytes of the segment that eviction has examined.
     walked: usize,
-    /// Bytes of the segment that were copied to main.
+    /// Bytes of the segment that were copied to the main log.
     moved: usize,
 }
 
-/// Budget that an eviction step has left.
+/// Remaining budget of an eviction step.
 struct Budget {
     records: usize,
     bytes: usize,
 }
 
 impl Shard {
-    /// Runs a bounded step of eviction and reclaiming that looks at no more than `limit_records` records.
-    /// Returns whether more remains to do now.
+    /// Runs a bounded step of eviction and reclaiming that examines at most `limit_records` records. Returns
+    /// whether more remains to be done now.
     pub fn maintain(&mut self, limit_records: usize) -> bool {
         self.reclaim(RECLAIM_A_ROUND);
         if !self.is_short() {
@@ -66,14 +67,14 @@ impl Shard {
         done && self.is_short()
     }
 
-    /// Returns the number of free segments that eviction maintains: the amount that a burst of inserts may
-    /// use before it must wait for epochs to end.
+    /// Returns the number of free segments that eviction maintains: those that a burst of inserts may use
+    /// before it must wait for epochs to end.
     fn reserve(&self) -> usize {
         (self.space.segments() / 64).clamp(4, 32)
     }
 
-    /// Returns how many bytes of a victim may survive. A segment that survives whole frees nothing, so when
-    /// free segments run low, visited objects beyond three quarters are evicted too.
+    /// Returns how many bytes of a segment may survive eviction. A segment that survives whole frees nothing,
+    /// so when free segments run low, visited objects beyond three quarters are evicted too.
     fn survivors_max(&self) -> usize {
         let segment_bytes = self.local.store.geometry.segment_bytes;
         if self.space.free_count() > self.reserve() / 4 { segment_bytes } else { segment_bytes / 4 * 3 }
@@ -83,7 +84,8 @@ impl Shard {
         self.space.free_count() < self.reserve()
     }
 
-    /// Returns whether more than an eighth of the share is draining, so that pinned segments are wanted back.
+    /// Returns whether more than an eighth of the share's segments are draining, so that pinned ones are
+    /// wanted back.
     fn drains_much(&self) -> bool {
         self.space.draining_count() > (self.space.segments() / 8).max(1)
     }
@@ -118,9 +120,9 @@ impl Shard {
         }
     }
 
-    /// Returns space for a new record, and evicts to pay for it. If eviction did not keep up, or epochs and
-    /// pins hold the emptied segments, checks all draining segments and empties a few more; after that the
-    /// record is refused.
+    /// Returns space for a new record, and evicts in return. If eviction did not keep up, or epochs and pins
+    /// hold the emptied segments, checks all draining segments and empties a few more; after that the record
+    /// is refused.
     pub(super) fn room(&mut self, log: Log, units: u32) -> Result<Place, InsertRefusal> {
         self.pay(units);
         for _ in 0..ROUNDS_AN_INSERT {
@@ -140,7 +142,8 @@ impl Shard {
         Err(self.refuse(InsertRefusal::NoRoom))
     }
 
-    /// Walks victims within the budget; returns false if there is no victim.
+    /// Examines the records of the oldest segments within the budget; returns false if there is no segment to
+    /// empty.
     fn evict(&mut self, mut budget: Budget) -> bool {
         let mut progressed = false;
         while budget.records > 0 && budget.bytes > 0 {
@@ -200,7 +203,7 @@ impl Shard {
                 self.space.live_records(segment) == 0,
                 "records of segment {segment} are live but not in the index"
             );
-            // All records were dead before the walk, or were abandoned on another core.
+            // All records were dead before eviction came to them, or were abandoned on another core.
             self.space.try_retire(&self.local.store, segment);
             self.space.emptied(segment);
         }
@@ -221,7 +224,7 @@ impl Shard {
         }
     }
 
-    /// Moves or evicts the object that a record belongs to, if any; returns the bytes moved.
+    /// Moves or evicts the object that a record belongs to, if it is still linked; returns the bytes moved.
     fn decide(&mut self, location: u64, emptying: &EvictionProgress) -> usize {
         let record = self.local.store.record(location);
         let kind = record.kind();
@@ -240,11 +243,11 @@ impl Shard {
             return 0;
         }
         let price = self.price(&slot, head.body_bytes());
-        // An object in extents pays its visits with its last extent.
+        // An object in extents is charged its visits only with its last extent.
         let is_last = kind != Kind::Extent || number + 1 == head.extents();
         let visits = self.index.visits(self.shared(), at);
         let is_main = self.space.log(emptying.claimed.segment) == Log::Main;
-        // Visited objects move into main; each round within main costs them visits.
+        // Visited objects move into the main log; each further round within the main log costs them visits.
         if visits >= if is_main { 1 } else { price } {
             let kept = if is_main && is_last { visits.saturating_sub(price) } else { visits };
             let moved = match kind {
@@ -268,15 +271,15 @@ impl Shard {
         0
     }
 
-    /// Returns the visits that an object pays to stay: one, or two for a large object, which displaces
-    /// several smaller ones.
+    /// Returns the number of visits that an object loses to stay: one, or two for a large object, which
+    /// displaces several smaller ones.
     fn price(&self, slot: &Slot, body_bytes: u64) -> u64 {
         let mean = self.tally().object_bytes();
         let bytes = if slot.is_chained() { body_bytes } else { u64::from(slot.units()) * UNIT as u64 };
         1 + u64::from(bytes > LARGE * mean)
     }
 
-    /// Copies an object's record to the head of main and reduces its visits to `kept`.
+    /// Copies an object's record to the head of the main log and reduces its visits to `kept`.
     fn move_record(&mut self, slot: Slot, at: SlotAddress, kept: u64) -> Option<usize> {
         let old = Place { location: slot.location(), units: slot.units() };
         let new = self.copy(old)?;
@@ -289,8 +292,9 @@ impl Shard {
         Some(new.bytes())
     }
 
-    /// Copies an extent to the head of main, together with the record that has the table: a pin may hold the
-    /// old table, which must still lead to the old extent. The object's visits are reduced to `kept`.
+    /// Copies an extent to the head of the main log, together with the record that has the table of extents:
+    /// a pin may hold the old table, which must still lead to the old extent. The object's visits are reduced
+    /// to `kept`.
     fn move_extent(
         &mut self,
         slot: Slot,
@@ -322,8 +326,8 @@ impl Shard {
         Some(new.bytes() + new_head.bytes())
     }
 
-    /// Copies a record to the head of main and counts it as live at once, because the next copy may seal its
-    /// segment.
+    /// Copies a record to the head of the main log and counts it as live at once, because the next copy may
+    /// seal its segment.
     fn copy(&mut self, old: Place) -> Option<Place> {
         let Self { local, space, .. } = self;
         let store = &*local.store;

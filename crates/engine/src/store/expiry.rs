@@ -1,12 +1,12 @@
 //! The expiry queue of a shard.
 //!
 //! An entry is one word of 8 bytes, with the expiry second in the high half and the high half of the hash in
-//! the low half; the object itself is not touched. When an entry is due, the slots of that prefix with
-//! exactly that expiry are unlinked. An entry whose object was replaced, refreshed or evicted finds nothing:
-//! lazy deletion.
+//! the low half; the object itself is not accessed. When an entry is due, the slots of that prefix with
+//! exactly that expiry are unlinked. The entry of an object that was replaced, refreshed or evicted finds no
+//! slot: lazy deletion.
 //!
-//! The queue is `bheap`'s page queue: entries that are not due soon lie unsorted in pages that nothing
-//! touches. An entry therefore costs a fraction of its cost in a heap, the more so the more entries there
+//! The queue is `bheap`'s page queue: entries that are not due soon are kept unsorted in pages that are not
+//! accessed. An entry therefore costs a fraction of its cost in a heap, the smaller the more entries there
 //! are, and no push copies the whole queue (`docs/decisions/022-expiry-queue.md`).
 //!
 //! Stale entries are bounded: once there are seven entries for four objects, the queue is sifted. Entries are
@@ -21,16 +21,16 @@ use bheap::PageQueue;
 
 use super::shard::Shard;
 
-/// Number of entries from which sifting is worthwhile.
+/// Minimum number of entries for which sifting is worthwhile.
 const SIFT_FROM: usize = 512;
-/// Entries taken ahead from the queue that is sifted, so that their buckets can be prefetched.
+/// Number of entries taken ahead from the queue that is sifted, so that their buckets can be prefetched.
 const AHEAD: usize = 8;
 /// Bytes of the queue's blocks: one memory page.
 const BLOCK_BYTES: usize = 4096;
-/// Entries that each insert sifts while the queue is too long.
+/// Number of entries that each insert sifts while the queue is too long.
 const SIFT_A_STEP: usize = 4;
 
-/// Expiry queue of a shard.
+/// Expiry queue of a shard, from which stale entries are sifted out a few at a time.
 #[derive(Debug)]
 pub(super) struct ExpiryQueue {
     sifted: PageQueue<u64>,
@@ -49,7 +49,7 @@ fn empty() -> PageQueue<u64> {
     }
 }
 
-/// Entry of the queue: an expiry time and a hash prefix.
+/// Entry of the expiry queue: an expiry time and a hash prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Due {
     pub(super) expires_s: u32,
@@ -94,7 +94,7 @@ impl ExpiryQueue {
         word.map(Due::of)
     }
 
-    /// Returns the sifting that newly entered slots note.
+    /// Returns the identifier of the current sifting, which slots note when they are entered.
     #[inline]
     pub(super) fn sifting(&self) -> bool {
         self.sifting
@@ -108,7 +108,7 @@ impl ExpiryQueue {
             if self.sifted.len() < SIFT_FROM || self.sifted.len() < objects + objects / 4 * 3 {
                 return None;
             }
-            // The old queue is empty but keeps its blocks; replacing it frees them.
+            // The old queue is empty but keeps its memory blocks; replacing it frees them.
             self.unsifted = std::mem::replace(&mut self.sifted, empty());
             self.sifting = !self.sifting;
             self.look_ahead();
@@ -130,18 +130,18 @@ impl ExpiryQueue {
         }
     }
 
-    /// Returns prefixes that will be sifted soon, so that their buckets can be prefetched.
+    /// Returns hash prefixes of entries that will be sifted soon, so that their buckets can be prefetched.
     pub(super) fn sifted_soon(&self, count: usize) -> impl Iterator<Item = u32> {
         self.ahead.iter().take(count).map(|word| Due::of(*word).prefix)
     }
 
-    /// Returns when the next entry is due.
+    /// Returns the second at which the next entry is due.
     pub(super) fn next_s(&self) -> Option<u32> {
         let next = [self.sifted.peek(), self.ahead.front()].into_iter().flatten().min()?;
         Some(Due::of(*next).expires_s)
     }
 
-    /// Returns all entries as expiry and prefix, for invariant checks.
+    /// Returns all entries as pairs of expiry and hash prefix, for invariant checks.
     pub(super) fn entries(&self) -> std::collections::HashSet<(u32, u32)> {
         let mut all = std::collections::HashSet::with_capacity(self.len());
         let mut note = |word: &u64| {
@@ -156,7 +156,7 @@ impl ExpiryQueue {
 }
 
 impl Shard {
-    /// Unlinks the objects that are due at `now_s`, looks at no more than `limit` entries of the queue, and
+    /// Unlinks the objects that are due at `now_s`, examining at most `limit` entries of the queue, and
     /// returns how many objects were unlinked. If [`Shard::next_expiry_s`] is later than `now_s` afterwards,
     /// all due entries were processed.
     pub fn expire(&mut self, now_s: u32, limit: usize) -> usize {
@@ -178,7 +178,7 @@ impl Shard {
         expired
     }
 
-    /// Returns when the next entry of the expiry queue is due.
+    /// Returns the second at which the next entry of the expiry queue is due.
     pub fn next_expiry_s(&self) -> Option<u32> {
         self.expiry.next_s()
     }
@@ -224,8 +224,8 @@ mod tests {
         assert_eq!(queue.len(), 1);
     }
 
-    /// With one object replaced all the time, its stale and equal entries stay bounded, and the entries of
-    /// all live objects are kept.
+    /// While one object is replaced again and again, its stale and equal entries stay bounded, and the
+    /// entries of all live objects are kept.
     #[test]
     fn dead_and_equal_entries_are_bounded() {
         let objects = 10_000;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! begin ─▶ ObjectWriter ─extend, written─▶ ... ─▶ finish ─┬ one record: header, names, tail
-//!                                       └ abandon     └ extents: cut to what they have, then the record with the table
+//!                                       └ abandon     └ extents: cut to their bytes, then the record with the table
 //! ```
 
 use std::sync::Arc;
@@ -52,8 +52,8 @@ impl Shard {
             handed: 0,
             room: exact,
             written: 0,
-            // Dropping the writer before it has space must not count as abandoned; reset once the space is
-            // there.
+            // A writer that is dropped before it has space must not count as abandoned; this is reset once it
+            // has space.
             linked: true,
         };
         if let Some(units) = units {
@@ -74,7 +74,7 @@ impl Shard {
         Ok(filling)
     }
 
-    /// Appends a part to a writer whose parts have all been handed out.
+    /// Adds a part for body bytes to a writer whose parts have all been handed to the caller.
     pub(super) fn extend_filling(&mut self, filling: &mut ObjectWriter) -> Result<(), InsertRefusal> {
         assert!(
             Arc::ptr_eq(&self.local.store, &filling.local.store) && self.local.core == filling.local.core
@@ -110,7 +110,7 @@ impl Shard {
         Ok(FillingPart::in_arena(&self.local, place, EXTENT_HEADER_BYTES, len, first))
     }
 
-    /// Links the object, in place of an older one with the same key.
+    /// Links the object, replacing an older one with the same key.
     ///
     /// # Errors
     /// [`InsertRefusal::Short`] if fewer bytes were written than announced; [`InsertRefusal::NoRoom`] or
@@ -135,12 +135,12 @@ impl Shard {
         finished
     }
 
-    /// Abandons an object. Its space is dead until its segment is freed.
+    /// Abandons an unfinished object. Its space stays dead until its segment is freed.
     pub fn abandon(&mut self, filling: ObjectWriter) {
         self.let_go(filling);
     }
 
-    /// Drops a writer and retires the segments that this empties.
+    /// Drops a writer and retires the segments that have no live records after that.
     fn let_go(&mut self, filling: ObjectWriter) {
         let store = &self.local.store;
         let segments: SmallVec<[usize; 8]> =
@@ -212,7 +212,8 @@ impl Shard {
         Ok(Slot::new(filling.hash, location, units, filling.expires_s, false))
     }
 
-    /// Writes the headers of the extents, returns their unused space, and writes the record with the table.
+    /// Writes the headers of the extents, returns their unused space, and writes the record with the table of
+    /// extents.
     fn make_chained(&mut self, filling: &mut ObjectWriter, tail: &[u8]) -> Result<Slot, InsertRefusal> {
         let ObjectWriter { hash, written, log, .. } = *filling;
         // The loop runs from the last extent backwards, because only the last record of a segment can be cut.

@@ -1,12 +1,12 @@
-//! An object while it arrives: where its bytes go, and which of them may be read already.
+//! An object while its body arrives: where its bytes are stored, and which of them may already be read.
 //!
 //! ```text
 //! origin ─recv─▶ Extent (arena, or heap at first) ◀─read─ followers on any core, below the published count
 //!                  └─ finish: linked as a whole, or never
 //! ```
-//! A body of known length gets one record of exactly that size, or extents of exactly that size together. A
-//! body of unknown length starts on the heap ([`HEAP_BYTES`]), because most such bodies are small and would
-//! leave holes in the arena. After that each extent is as large as all extents before it, up to the maximum.
+//! A body of known length gets one record of exactly that size, or extents of exactly that total size. A body
+//! of unknown length starts on the heap ([`HEAP_BYTES`]), because most such bodies are small and would leave
+//! holes in the arena. After that each extent is as large as all extents before it, up to the maximum.
 
 use std::{fmt, sync::Arc};
 
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::sys::span::{Span, WordBuffer};
 
-/// Bytes of a body of unknown length that are buffered on the heap.
+/// Maximum bytes of a body of unknown length that are buffered on the heap.
 pub const HEAP_BYTES: usize = 16 << 10;
 
 /// Length of a body, as far as it is known.
@@ -40,30 +40,30 @@ pub struct NewObject<'a> {
     pub hash: Hash,
     /// Key under which the object is stored.
     pub key: &'a [u8],
-    /// The caller's bytes before the body.
+    /// Head of the object: bytes that the caller stores before the body.
     pub head: &'a [u8],
-    /// More of the caller's bytes before the body, which a hit need not read (tags, fields of later
-    /// versions).
+    /// Additional bytes that the caller stores before the body, which a hit need not read (tags, fields of
+    /// later versions).
     pub extra: &'a [u8],
-    /// The caller's words in the header.
+    /// Words that the caller stores in the object's header.
     pub meta: [u64; META_WORDS],
     /// Length of the body.
     pub body: BodyLength,
-    /// Expiry in seconds of the store's time; `u32::MAX`: never.
+    /// Expiry in seconds on the store's clock; `u32::MAX`: never.
     pub expires_s: u32,
-    /// Current time in seconds of the store's time; together with `expires_s` it gives the object's lifetime
-    /// class.
+    /// Current time in seconds on the store's clock; together with `expires_s` it determines the object's
+    /// lifetime class.
     pub now_s: u32,
 }
 
 impl<'a> NewObject<'a> {
-    /// Creates an object with only a key and a body, which never expires.
+    /// Creates an object that has only a key and a body, and never expires.
     pub const fn bare(hash: Hash, key: &'a [u8], body: BodyLength) -> Self {
         let (head, extra): (&[u8], &[u8]) = (&[], &[]);
         Self { hash, key, head, extra, meta: [0; META_WORDS], body, expires_s: u32::MAX, now_s: 0 }
     }
 
-    /// Returns the lengths of the parts that are known before the body.
+    /// Returns the lengths of key, head and extra, which are known before the body.
     pub(super) fn names(&self) -> Lengths {
         Lengths { key: self.key.len(), head: self.head.len(), extra: self.extra.len(), rest: 0, tail: 0 }
     }
@@ -75,7 +75,7 @@ pub enum InsertRefusal {
     /// No segment can be freed now (all are being filled, pinned or draining), or the index is full.
     #[error("no room in the store")]
     NoRoom,
-    /// The object is larger than the store accepts, or longer than announced.
+    /// The object is larger than the store accepts, or its body is longer than announced.
     #[error("the object is too large")]
     TooLarge,
     /// The body ended before its announced length.
@@ -117,7 +117,7 @@ impl Extent {
         }
     }
 
-    /// Returns whether the store has run out of room and waits for the segment of this extent, as with
+    /// Returns whether the store has run out of room and waits for the segment of this extent, like
     /// [`PinnedObject::wanted`](super::PinnedObject::wanted).
     pub fn wanted(&self) -> bool {
         match &self.memory {
@@ -138,7 +138,7 @@ impl fmt::Debug for Extent {
     }
 }
 
-/// Prevents eviction of a segment that contains an unfinished object.
+/// Guard that prevents eviction of a segment that contains an unfinished object.
 #[derive(Debug)]
 pub(super) struct Hold {
     local: Arc<Local>,
@@ -159,7 +159,7 @@ impl Drop for Hold {
     }
 }
 
-/// An extent of an unfinished object.
+/// One extent of an unfinished object, with its record.
 #[derive(Debug)]
 pub(super) struct FillingPart {
     pub(super) extent: Arc<Extent>,
@@ -172,7 +172,7 @@ impl FillingPart {
         Self { extent: Arc::new(Extent { memory: Memory::Heap(WordBuffer::new(len)), first }), record: None }
     }
 
-    /// Creates a part in the arena: the body bytes go to `len` bytes from byte `offset` of the record at
+    /// Creates a part in the arena: its body bytes are the `len` bytes from offset `offset` of the record at
     /// `place`.
     pub(super) fn in_arena(local: &Arc<Local>, place: Place, offset: usize, len: usize, first: u64) -> Self {
         let segment = local.store.geometry.segment_of(place.location);
@@ -182,7 +182,7 @@ impl FillingPart {
     }
 }
 
-/// Writer of an object that is being filled. Dropping it abandons the object, and its space is dead.
+/// Writer of an object that is being filled. Dropping it abandons the object, whose space is then dead.
 #[derive(Debug)]
 pub struct ObjectWriter {
     pub(super) local: Arc<Local>,
@@ -206,8 +206,8 @@ pub struct ObjectWriter {
 }
 
 impl ObjectWriter {
-    /// Returns the next contiguous space for body bytes, after all that was returned before. The caller may
-    /// ask for more before it has filled this one, but must fill the spaces in order, without gaps.
+    /// Returns the next contiguous space for body bytes, after all space that was returned before. The caller
+    /// may request more before it has filled this one, but must fill the spaces in order, without gaps.
     ///
     /// # Errors
     /// [`InsertRefusal::NoRoom`] if no space can be freed; [`InsertRefusal::TooLarge`] if the body exceeds
@@ -221,7 +221,7 @@ impl ObjectWriter {
         Ok(Arc::clone(&part.extent))
     }
 
-    /// Records that `bytes` more were written.
+    /// Records that `bytes` more body bytes were written.
     ///
     /// # Panics
     /// Panics if more was written than there is space for.
@@ -241,7 +241,7 @@ impl ObjectWriter {
         self.hash
     }
 
-    /// Returns the places of the object's records.
+    /// Returns the location and length of each of the object's records.
     pub(super) fn records(&self) -> impl Iterator<Item = Place> {
         self.parts.iter().filter_map(|part| part.record.as_ref().map(|(place, _)| *place))
     }

@@ -2,32 +2,33 @@
 //! ARC).
 //!
 //! The list is a table of small rings: a hash selects its ring, and an eviction overwrites the ring's oldest
-//! entry. The list as a whole is therefore bounded, first in first out among the entries that count, and a
-//! lookup reads one cache line. A fingerprint of 18 bits gives one false match in 17,000 lookups, which costs
-//! space in the main log.
+//! entry. The list as a whole is therefore bounded, first in first out among the entries that still count,
+//! and a lookup reads one cache line. A fingerprint of 18 bits gives one false match in 17,000 lookups, which
+//! costs space in the main log.
 //!
 //! ```text
-//! entry: fingerprint 19 | from 1 | age 12         an age is a sixteenth of as many evictions as there are objects
+//! entry: fingerprint 19 | from 1 | age 12         one age: a sixteenth as many evictions as there are objects
 //! ```
 //! A ghost counts until as many objects have been evicted from the same log as the store has objects. An
 //! object requested later than that would not be in a store twice as large either, and in the main log it
-//! would displace an object that would. In a test with a loop over three times what memory holds, ghosts
-//! remembered for the loop's whole length filled the main log and cost six hits in a hundred requests.
+//! would displace an object that would. In a test with a loop over three times as many objects as fit into
+//! memory, ghosts remembered for the loop's whole length filled the main log and cost six hits in a hundred
+//! requests.
 
 use super::hash::Hash;
 use crate::sys::arena::prefetch as prefetch_plain;
 
-/// Entries of a ring: together with its cursor they fill a cache line.
+/// Number of entries in a ring: together with its cursor they fill a cache line.
 const RING: usize = 15;
 /// Bytes of a shard for each remembered ghost: if objects are smaller than this, their ghosts are overwritten
 /// before their age expires.
 const BYTES_A_GHOST: usize = 1024;
-/// Bits of an entry's age. The age wraps around after 256 times as many evictions as there are objects; by
-/// then the ring has been overwritten many times, unless objects are larger than half a MiB.
+/// Number of bits for an entry's age. The age wraps around after 256 times as many evictions as there are
+/// objects; by then the ring has been overwritten many times, unless objects are larger than half a MiB.
 const AGE_BITS: u32 = 12;
 const AGE_MASK: u32 = (1 << AGE_BITS) - 1;
 const FROM_MAIN: u32 = 1 << AGE_BITS;
-/// Number of ages for which a ghost counts.
+/// Number of ages (each a sixteenth of the store's objects evicted) for which a ghost counts.
 const AGES: u32 = 16;
 
 /// Log from which an object was evicted.
@@ -37,16 +38,16 @@ pub(super) enum EvictedFrom {
     Main = 1,
 }
 
-/// Clock of the evictions from one log.
+/// Clock that counts the evictions from one log.
 #[derive(Debug, Default, Clone, Copy)]
 struct Age {
-    /// Current age.
+    /// Current age, which new ghosts get.
     now: u32,
-    /// Evictions remembered in the current age.
+    /// Number of evictions remembered since the current age began.
     remembered: usize,
 }
 
-/// The ghosts of a shard.
+/// Ghost list of a shard: hashes of recently evicted objects.
 #[derive(Debug)]
 pub(super) struct Ghosts {
     /// Each ring has `RING` entries (0: none), then the index of the oldest.
@@ -55,7 +56,7 @@ pub(super) struct Ghosts {
 }
 
 impl Ghosts {
-    /// Creates a list sized for a share of the store. Untouched rings are not resident.
+    /// Creates a ghost list sized for a shard of `share_bytes`. Untouched rings are not resident.
     pub(super) fn new(share_bytes: usize) -> Self {
         let rings = (share_bytes / BYTES_A_GHOST / RING).max(1).next_power_of_two();
         Self { rings: vec![[0; RING + 1]; rings], ages: Default::default() }
@@ -67,8 +68,8 @@ impl Ghosts {
 
     fn ring_and_print(&mut self, hash: Hash) -> (&mut [u32; RING + 1], u32) {
         let ring = hash.prefix() as usize & (self.rings.len() - 1);
-        // Never zero. The low bits of the word are used, because the highest of these 32 bits chose the shard
-        // and are the same for all hashes of a shard.
+        // The fingerprint is never zero. The low bits of the word are used, because the highest of these 32
+        // bits chose the shard and are the same for all hashes of a shard.
         (&mut self.rings[ring], (hash.word() as u32 | 1) << (AGE_BITS + 1))
     }
 
@@ -78,7 +79,7 @@ impl Ghosts {
         prefetch_plain(&self.rings[hash.prefix() as usize & (self.rings.len() - 1)]);
     }
 
-    /// Remembers an object that was evicted, while the store has `objects` objects.
+    /// Remembers an evicted object; `objects` is the store's current number of objects.
     pub(super) fn remember(&mut self, hash: Hash, from: EvictedFrom, objects: usize) {
         let age = &mut self.ages[from as usize];
         age.remembered += 1;
@@ -88,15 +89,15 @@ impl Ghosts {
         let entry = age.now | if from == EvictedFrom::Main { FROM_MAIN } else { 0 };
         let ages = self.ages;
         let (ring, print) = self.ring_and_print(hash);
-        // Entries that no longer count are overwritten first, because one log evicts many more objects than
-        // the other.
+        // Entries that no longer count are overwritten first, because one log may evict many more objects
+        // than the other.
         let past = ring[..RING].iter().position(|entry| !is_young(&ages, *entry));
         let at = past.unwrap_or(ring[RING] as usize % RING);
         ring[at] = print | entry;
         ring[RING] = (at as u32 + 1) % RING as u32;
     }
 
-    /// Returns the log from which the object was evicted, if that was recent, and forgets the ghost.
+    /// Returns the log from which the object was evicted, if the ghost still counts, and forgets the ghost.
     pub(super) fn recall(&mut self, hash: Hash) -> Option<EvictedFrom> {
         let ages = self.ages;
         let (ring, print) = self.ring_and_print(hash);
@@ -110,7 +111,7 @@ fn from(entry: u32) -> EvictedFrom {
     if entry & FROM_MAIN == 0 { EvictedFrom::Probation } else { EvictedFrom::Main }
 }
 
-/// Returns whether an entry exists and still counts.
+/// Returns whether an entry exists and is young enough to count.
 fn is_young(ages: &[Age; 2], entry: u32) -> bool {
     entry != 0 && ages[from(entry) as usize].now.wrapping_sub(entry) & AGE_MASK <= AGES
 }
@@ -128,7 +129,7 @@ mod tests {
         let recent = (9 * capacity as u32 + capacity as u32 / 2..10 * capacity as u32)
             .filter(|i| ghosts.recall(hash(*i)).is_some());
         assert!(recent.count() > capacity * 4 / 10, "half of the newest capacity is mostly there");
-        // Among some hundred thousand forgotten hashes, a few have the fingerprint of a remembered one.
+        // Of some hundred thousand forgotten hashes, a few have the same fingerprint as a remembered one.
         let forgotten = (0..7 * capacity as u32).filter(|i| ghosts.recall(hash(*i)).is_some()).count();
         assert!(forgotten < 20, "{forgotten} that should be forgotten");
         for from in [EvictedFrom::Probation, EvictedFrom::Main] {

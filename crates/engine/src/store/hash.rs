@@ -8,8 +8,8 @@
 pub struct Hash(u64);
 
 impl Hash {
-    /// Hashes a key with a seed. An attacker who can guess the seed can choose keys that overfill one bucket;
-    /// a store hashes with its own secret seed ([`Store::hash`](super::Store::hash)).
+    /// Hashes a key with a seed. An attacker who can guess the seed can choose keys that overfill one bucket,
+    /// so a store hashes with its own secret seed ([`Store::hash`](super::Store::hash)).
     #[inline]
     pub fn seeded(key: &[u8], seed: u64) -> Self {
         Self::from_word(xxhash_rust::xxh3::xxh3_64_with_seed(key, seed))
@@ -21,19 +21,19 @@ impl Hash {
         Self(if word == 0 { 1 } else { word })
     }
 
-    /// Returns the hash as a word.
+    /// Returns the hash as a 64-bit word.
     #[inline]
     pub const fn word(self) -> u64 {
         self.0
     }
 
-    /// Returns the high half, which expiry entries remember.
+    /// Returns the high half (the prefix), which expiry entries remember.
     #[inline]
     pub const fn prefix(self) -> u32 {
         (self.0 >> 32) as u32
     }
 
-    /// Returns the shard, out of `cores` shards.
+    /// Returns the index of the shard that owns this hash, if there are `cores` shards.
     #[inline]
     pub const fn owner(self, cores: usize) -> usize {
         (((self.0 & 0xffff_ffff) * cores as u64) >> 32) as usize

@@ -17,25 +17,25 @@ use super::{
     shard::Shard,
 };
 
-/// New head, words and expiry for a stored object.
+/// New head, metadata words and expiry for a stored object.
 #[derive(Debug, Clone, Copy)]
 pub struct NewHead<'a> {
-    /// The caller's bytes before the body.
+    /// New head: bytes that the caller stores before the body.
     pub head: &'a [u8],
-    /// More of the caller's bytes before the body.
+    /// Additional bytes that the caller stores before the body.
     pub extra: &'a [u8],
-    /// The caller's words in the header.
+    /// Words that the caller stores in the object's header.
     pub meta: [u64; META_WORDS],
-    /// Expiry in seconds of the store's time; `u32::MAX`: never.
+    /// Expiry in seconds on the store's clock; `u32::MAX`: never.
     pub expires_s: u32,
 }
 
 impl Shard {
-    /// Replaces the head, words and expiry of an object; returns whether the object was found. An object that
-    /// is only on the file must be restored to memory first.
+    /// Replaces the head, metadata words and expiry of an object; returns whether the object was found. An
+    /// object that is only on the file must be restored to memory first.
     ///
     /// # Errors
-    /// [`InsertRefusal::TooLarge`] if the names do not fit, or the body no longer fits beside them;
+    /// [`InsertRefusal::TooLarge`] if key, head and extra do not fit, or the body no longer fits beside them;
     /// [`InsertRefusal::NoRoom`] if no space can be freed. The object is then unchanged and its head may be
     /// outdated: the caller drops the object.
     pub fn replace_head(&mut self, hash: Hash, key: &[u8], new: NewHead<'_>) -> Result<bool, InsertRefusal> {

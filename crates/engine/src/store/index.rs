@@ -5,14 +5,15 @@
 //!
 //! bucket (128 bytes, two lines):
 //! | seq 32, overflow 8 | hash ×5 |  ..  ‖  place ×5 | life ×5 |
-//!        line 0: all that a miss needs      line 1: what a hit needs besides
+//!        line 0: all that a miss needs      line 1: needed only by a hit
 //! ```
 //! *Memory:* anonymous. *Writer:* the owner, through [`super::directory::IndexOwner`]. *Readers:* every core
-//! within an epoch. *Waiting:* never; a reader that keeps meeting the writer answers *contended*.
+//! within an epoch. *Waiting:* never; a reader that finds the bucket being written at each attempt answers
+//! *contended*.
 //!
 //! `spread` bends the hash space like log2, so that pages at one end hold up to twice as many objects as at
 //! the other and split at different times. The fill level of the pages then stays at its mean (0.62) instead
-//! of swinging between its bounds all at once. At the worst moment that saves 12 bytes an object.
+//! of swinging between its bounds all at once. At the worst moment that saves 12 bytes per object.
 
 use std::io;
 
@@ -26,26 +27,27 @@ use crate::sys::{
     },
 };
 
-/// Slots of a bucket.
+/// Number of slots in a bucket.
 pub const SLOTS: usize = if cfg!(feature = "loom") { 2 } else { 5 };
-/// Buckets of a page; a power of two.
+/// Number of buckets in a page; a power of two.
 pub const BUCKETS: usize = if cfg!(feature = "loom") { 2 } else { 32 };
-/// Buckets in which an object may be stored, its home bucket included.
+/// Number of buckets in which an object may be stored, including its home bucket.
 pub const PROBES: usize = if cfg!(feature = "loom") { 2 } else { 8 };
-/// Words of a bucket.
+/// Number of 64-bit words in a bucket.
 pub const BUCKET_WORDS: usize = 1 + 3 * SLOTS;
-/// Words of a page.
+/// Number of 64-bit words in a page.
 pub const PAGE_WORDS: usize = BUCKETS * BUCKET_WORDS;
-/// Number of times a lookup reads a bucket that is being written before it answers *contended*.
+/// Maximum number of times that a lookup reads a bucket that is being written, before it answers *contended*.
 pub const READS_MAX: usize = if cfg!(feature = "loom") { 2 } else { 32 };
-/// Bits of a slot's visit counter, for each core.
+/// Number of bits in a slot's visit counter; each core has its own counters.
 const VISITS_BITS: usize = 2;
-/// Maximum visits counted for an object, for each core and in total.
+/// Maximum number of visits counted for an object, both per core and in total.
 pub const VISITS_MAX: u64 = (1 << VISITS_BITS) - 1;
-/// Words of visit counters for one page and one core.
+/// Number of 64-bit words that hold one core's visit counters for one page.
 pub(super) const VISITED_WORDS: usize = (BUCKETS * SLOTS * VISITS_BITS).div_ceil(64);
 
-/// Number of words from which huge pages waste little of a region that is filled from its start.
+/// Minimum number of words for which huge pages are used: they waste little of a region that is filled from
+/// its start.
 const HUGE_FROM_WORDS: usize = 1 << 20;
 
 const HASHES: usize = 1;
@@ -68,7 +70,7 @@ impl Slot {
     const CHAINED: u64 = 1 << 56;
     const SIFTING: u64 = 1 << 57;
 
-    /// Creates a slot for a record at `location` of `units` (both in units of 16 bytes).
+    /// Creates a slot for a record at `location`, `units` long (both in units of 16 bytes).
     pub fn new(hash: Hash, location: u64, units: u32, expires_s: u32, chained: bool) -> Self {
         assert!(
             location < 1 << Self::LOCATION_BITS && units < 1 << 24,
@@ -93,26 +95,26 @@ impl Slot {
         (self.place >> Self::LOCATION_BITS) as u32
     }
 
-    /// Returns the expiry in seconds of the store's time.
+    /// Returns the expiry in seconds on the store's clock.
     #[inline]
     pub fn expires_s(&self) -> u32 {
         self.life as u32
     }
 
-    /// Returns whether the body is in extents of its own.
+    /// Returns whether the body is stored in separate extents.
     #[inline]
     pub fn is_chained(&self) -> bool {
         self.life & Self::CHAINED != 0
     }
 
-    /// Returns the sifting (one of two, alternating) in which the slot's expiry was last entered into the
-    /// queue.
+    /// Returns the sifting of the expiry queue (one of two, alternating) in which the slot's expiry was last
+    /// entered.
     #[inline]
     pub fn sifting(&self) -> bool {
         self.life & Self::SIFTING != 0
     }
 
-    /// Returns this slot with another sifting note.
+    /// Returns this slot with the given sifting noted in it.
     #[inline]
     pub fn with_sifting(self, sifting: bool) -> Self {
         Self { life: self.life & !Self::SIFTING | if sifting { Self::SIFTING } else { 0 }, ..self }
@@ -139,18 +141,18 @@ impl Slot {
 /// Address of a slot in the index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SlotAddress {
-    /// Number of the page.
+    /// Number of the index page.
     pub page: u32,
-    /// Bucket in the page.
+    /// Index of the bucket in the page.
     pub bucket: u8,
-    /// Slot in the bucket.
+    /// Index of the slot in the bucket.
     pub slot: u8,
 }
 
 /// Result of a lookup by hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SlotLookup {
-    /// The slot, as it was at one moment (I4).
+    /// The slot of the hash, as it was at one moment (I4).
     Slot(Slot, SlotAddress),
     /// The hash is not in the index.
     Absent,
@@ -163,8 +165,8 @@ pub enum SlotLookup {
 pub struct Index {
     pub(super) pages: Words,
     /// The directory of depth `d` is the words from `1 << d` to `2 << d`. Growth fills fresh memory, and an
-    /// old directory is never overwritten, so a reader that still uses it needs no protection beyond that of
-    /// its pages.
+    /// old directory is never overwritten, so it is safe for a reader to use an old directory as long as its
+    /// pages are protected.
     pub(super) directories: Words,
     pub(super) depth: AtomicU64,
     pub(super) visited: Words,
@@ -174,13 +176,13 @@ pub struct Index {
 }
 
 impl Index {
-    /// Reserves address space for `pages_max` pages that `cores` cores read.
+    /// Reserves address space for an index of `pages_max` pages that is read by `cores` cores.
     ///
     /// # Errors
     /// Returns the kernel's error if it refuses the mapping.
     pub fn reserve(pages_max: usize, cores: usize) -> io::Result<Self> {
-        // Three bits more than even filling needs: the densest pages are one split ahead (`spread`), and
-        // random variation takes the rest. A page that would need more holds a crafted or practically
+        // Three bits more than an even distribution needs: the densest pages are one split ahead (`spread`),
+        // and random variation needs the rest. A page that would need more holds a crafted or practically
         // impossible set of hashes.
         let depth_max = (pages_max.next_power_of_two().trailing_zeros() + 3).min(31);
         let visited_stride =
@@ -196,12 +198,12 @@ impl Index {
         })
     }
 
-    /// Returns the slot of a hash. Called within an epoch, or by the owner.
+    /// Returns the slot of a hash. Must be called within an epoch, or by the owner.
     #[inline]
     pub fn lookup(&self, hash: Hash) -> SlotLookup {
         let page = self.page_of(hash.prefix());
         let home = home(hash.prefix());
-        // Prefetches both lines at once, because most lookups hit.
+        // The second line is prefetched at the same time as the first, because most lookups hit.
         prefetch(&self.bucket(page, home)[BUCKET_WORDS - 1]);
         for probe in 0..PROBES {
             let bucket = (home + probe) % BUCKETS;
@@ -235,11 +237,11 @@ impl Index {
         prefetch(self.visited_word(core, at).0);
     }
 
-    /// Counts a visit of `core`, on whose thread this is called, up to [`VISITS_MAX`].
+    /// Counts a visit by `core`, up to [`VISITS_MAX`]. Must be called on that core's thread.
     #[inline]
     pub fn visit(&self, core: usize, at: SlotAddress) {
         let (word, shift) = self.visited_word(core, at);
-        // Only this core adds to this count, and the owner never subtracts more than it holds.
+        // Only this core adds to this count, and the owner never subtracts more than the current count.
         if word.load(Relaxed) >> shift & VISITS_MAX < VISITS_MAX {
             word.fetch_add(1 << shift, Relaxed);
         }
@@ -297,8 +299,8 @@ impl Index {
         BucketLookup::Contended
     }
 
-    /// Changes one bucket under its sequence lock; owner only. Writes `slot` at its number and changes the
-    /// overflow count by `overflow_change`.
+    /// Changes one bucket under its sequence lock; for the owner only. Writes a slot at its position in the
+    /// bucket, if one is given, and changes the overflow count by `overflow_change`.
     pub(super) fn write_bucket(
         &self,
         page: u32,
@@ -327,21 +329,22 @@ enum BucketLookup {
     Contended,
 }
 
-/// Returns the home bucket of a prefix. The bucket comes from the lowest bits, which the choice of a page
-/// uses last.
+/// Returns the home bucket of a prefix. It is chosen by the lowest bits, because pages are chosen by the
+/// highest.
 #[inline]
 pub(super) fn home(prefix: u32) -> usize {
     prefix as usize % BUCKETS
 }
 
-/// Maps a prefix to the space that pages divide: x + x(1-x)/3 on [0, 1), whose slope halves from end to end.
+/// Maps a prefix to the space that pages divide: x + x(1-x)/3 on [0, 1), with a slope that halves from end to
+/// end.
 #[inline]
 pub(super) fn spread(prefix: u32) -> u64 {
     let x = u64::from(prefix);
     x + ((x * ((1 << 32) - x)) >> 32) / 3
 }
 
-/// Returns the entry of a prefix in the directory of a depth.
+/// Returns the index of a prefix's entry in the directory of a given depth.
 #[inline]
 pub(super) fn directory_place(prefix: u32, depth: u32) -> usize {
     (spread(prefix) >> (32 - depth)) as usize
@@ -352,7 +355,7 @@ pub(super) fn overflow(header: u64) -> u64 {
     header >> 32 & 0xff
 }
 
-/// Returns the number of the slot with that hash; 0 finds an empty slot.
+/// Returns the position in the bucket of the slot with this hash; hash 0 finds an empty slot.
 #[inline]
 pub(super) fn number_of(words: &[AtomicU64; BUCKET_WORDS], hash: u64) -> Option<usize> {
     (0..SLOTS).find(|number| words[HASHES + number].load(Relaxed) == hash)
@@ -374,7 +377,7 @@ pub(super) fn write_slot(words: &[AtomicU64; BUCKET_WORDS], number: usize, slot:
     words[LIVES + number].store(slot.life, Relaxed);
 }
 
-/// Writes the words of a bucket in a page that no reader sees yet.
+/// Writes a bucket of a page that no reader can see yet.
 #[inline]
 pub(super) fn write_fresh(words: &[AtomicU64; BUCKET_WORDS], slots: &[Slot; SLOTS], overflow: u64) {
     words[0].store(overflow << 32, Relaxed);

@@ -1,5 +1,5 @@
-//! Storing an object whose body is complete: the size checks before it gets space, and the log to which it is
-//! appended.
+//! Storing an object whose body is complete: the size checks before it gets space, and the choice of the log
+//! to which it is appended.
 //!
 //! ```text
 //! insert ─▶ sizes ─▶ log ─▶ room (paid for by evicting) ─▶ record ─▶ link
@@ -38,8 +38,8 @@ impl Shard {
         let in_parts = restored.is_some_and(|restored| restored.in_parts);
         let Some(units) = self.units_of_record(lengths) else {
             if in_parts {
-                // A process with more memory wrote this list of parts. Split into extents, the record could
-                // not be read as a list any more.
+                // A process with more memory wrote this list of parts. If it were split into extents, it
+                // could no longer be read as a list.
                 return Err(self.refuse(InsertRefusal::TooLarge));
             }
             let mut filling =
@@ -83,7 +83,7 @@ impl Shard {
         self.check_names(object.names())
     }
 
-    /// Checks that key, head and extra take half a record at most, so that the table of extents fits into the
+    /// Checks that key, head and extra take at most half a record, so that the table of extents fits into the
     /// other half.
     pub(super) fn check_names(&self, lengths: Lengths) -> Result<(), InsertRefusal> {
         let names = Lengths { rest: 0, tail: 0, ..lengths };
@@ -97,8 +97,8 @@ impl Shard {
         lengths.units().filter(|units| *units as usize * UNIT <= most)
     }
 
-    /// Chooses the log for an object: main if it was evicted recently or replaces an object in main, else
-    /// probation by lifetime.
+    /// Chooses the log for an object: the main log if the object was evicted recently or replaces an object
+    /// there, else the probation log for its lifetime.
     pub(super) fn log_for(&mut self, object: &NewObject<'_>) -> Log {
         self.space.tell(object.now_s);
         let probation = Log::for_lifetime(object.expires_s.saturating_sub(object.now_s));
@@ -111,7 +111,7 @@ impl Shard {
         let Some(from) = self.ghosts.recall(object.hash) else { return probation };
         let Self { local, space, .. } = self;
         let tally = &local.store.shards[local.core].tally;
-        // The mean object size is used, because this object's own length may not be known yet.
+        // The mean object size is used, because the length of this object may not be known yet.
         space.came_back(from, tally.object_bytes());
         tally.ghost_hits.add(1);
         tally.probation_bytes.set(space.probation_bytes());

@@ -1,4 +1,4 @@
-//! Linking and unlinking of objects: from link to unlink, lookups find an object.
+//! Linking and unlinking of objects. Lookups find an object after it is linked and until it is unlinked.
 //!
 //! ```text
 //! link ─▶ index (in place of the older one) ─▶ expiry queue ─▶ file
@@ -27,7 +27,7 @@ pub(super) struct FileCopy {
 }
 
 impl Shard {
-    /// Points the index to a whole object, and writes it to the file unless it was restored from there.
+    /// Enters a complete object into the index, and writes it to the file unless it was restored from there.
     pub(super) fn link(&mut self, slot: Slot, restored: Option<FileCopy>) -> Result<(), InsertRefusal> {
         if let Some(restored) = restored {
             let record = self.local.store.record(slot.location());
@@ -89,7 +89,7 @@ impl Shard {
     }
 }
 
-/// Returns the places of all records of an object.
+/// Returns the location and length of each record of an object.
 pub(super) fn records(object: &Object<'_>) -> impl Iterator<Item = Place> {
     let own = Place { location: object.slot.location(), units: object.slot.units() };
     object.extents().map(|(place, _)| place).chain(std::iter::once(own))
@@ -100,6 +100,6 @@ fn link_records(space: &mut Space, store: &Store, tally: &Tally, object: &Object
 }
 
 fn unlink_records(space: &mut Space, store: &Store, tally: &Tally, object: &Object<'_>) {
-    // The table is read while its own segment is still live, so its record is unlinked last.
+    // The record with the table of extents is unlinked last, because the table is read until then.
     records(object).for_each(|place| space.unlink(store, tally, place));
 }

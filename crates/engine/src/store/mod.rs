@@ -1,5 +1,6 @@
-//! The object store: segments in one anonymous mapping, an index that all cores read without locks, expiry
-//! and eviction by each share's owner. How cores share the store: `docs/decisions/003-store-concurrency.md`.
+//! The object store: segments in one anonymous mapping, an index that all cores read without locks, and
+//! expiry and eviction by the owner of each shard. How cores share the store:
+//! `docs/decisions/003-store-concurrency.md`.
 //!
 //! ```text
 //!              core 0                        core 1

@@ -1,4 +1,4 @@
-//! Results of a lookup: an object that is valid for one epoch, or an object pinned for longer.
+//! Results of a lookup: an object that is valid for one epoch, and an object that is pinned for longer.
 
 use std::sync::Arc;
 
@@ -25,13 +25,13 @@ impl<'t> Object<'t> {
         self.local.store.record(self.slot.location())
     }
 
-    /// Returns the expiry in seconds of the store's time.
+    /// Returns the object's expiry in seconds on the store's clock.
     #[inline]
     pub fn expires_s(&self) -> u32 {
         self.slot.expires_s()
     }
 
-    /// Returns the object's sequence number: its shard counts objects in the order of linking.
+    /// Returns the object's sequence number: each shard numbers its objects in the order of linking.
     #[inline]
     pub fn sequence(&self) -> u64 {
         self.record().sequence()
@@ -44,43 +44,43 @@ impl<'t> Object<'t> {
         self.slot.location()
     }
 
-    /// Returns the caller's words.
+    /// Returns the words that the caller stored in the object's header.
     #[inline]
     pub fn meta(&self) -> [u64; META_WORDS] {
         self.record().meta()
     }
 
-    /// Returns the caller's head bytes.
+    /// Returns the head: bytes that the caller stored before the body.
     #[inline]
     pub fn head(&self) -> Span<'t> {
         self.record().head()
     }
 
-    /// Returns the caller's extra bytes.
+    /// Returns the additional bytes that the caller stored before the body.
     pub fn extra(&self) -> Span<'t> {
         self.record().extra()
     }
 
-    /// Returns the key.
+    /// Returns the key under which the object is stored.
     #[inline]
     pub fn key(&self) -> Span<'t> {
         self.record().key()
     }
 
     /// Returns the length of the body in bytes; if the body is on the file in parts ([`Object::parts`]), the
-    /// length of the list of parts.
+    /// length of the list that names the parts.
     #[inline]
     pub fn body_bytes(&self) -> u64 {
         self.record().body_bytes()
     }
 
-    /// Returns whether the body is on the file in parts, with only the list of them in memory.
+    /// Returns whether the body is on the file in parts, with only the list of parts in memory.
     #[inline]
     pub fn is_in_parts(&self) -> bool {
         !self.slot.is_chained() && self.record().is_in_parts()
     }
 
-    /// Returns where the parts of the body are, if the body is on the file in parts.
+    /// Returns the list of the body's parts and their locations, if the body is on the file in parts.
     #[cfg(not(feature = "loom"))]
     pub fn parts(&self) -> Option<super::tier::PartsList> {
         if !self.is_in_parts() {
@@ -91,7 +91,7 @@ impl<'t> Object<'t> {
         super::tier::PartsList::parse(&list, self.slot.hash)
     }
 
-    /// Returns the longest contiguous run of body bytes from `at`; empty at the end.
+    /// Returns the longest contiguous run of body bytes that starts at `at`; empty at the end.
     #[inline]
     pub fn body(&self, at: u64) -> Span<'t> {
         if self.slot.is_chained() { self.chained_body(at) } else { whole_body(&self.record(), at) }
@@ -109,21 +109,22 @@ impl<'t> Object<'t> {
         extent.extent_body((end - start) as usize).slice((at - start) as usize..(end - start) as usize)
     }
 
-    /// Returns the tail bytes (trailers).
+    /// Returns the bytes that the caller stored after the body (trailers).
     #[inline]
     pub fn tail(&self) -> Span<'t> {
         self.record().tail()
     }
 
-    /// Returns the place of each extent and the offset in the body at which it ends.
+    /// Returns the location of each extent and the offset in the body at which it ends.
     pub(super) fn extents(&self) -> impl Iterator<Item = (Place, u64)> + use<'t> {
         let record = self.record();
         let extents = if self.slot.is_chained() { record.extents() } else { 0 };
         (0..extents).map(move |number| record.extent(number))
     }
 
-    /// Pins the object's bytes beyond the epoch. `None` if one of its segments is already being freed: look
-    /// the object up again. Allocates nothing unless the object lies in more than eight segments.
+    /// Pins the object, so that its bytes stay valid beyond the epoch. `None` if one of its segments is
+    /// already being freed: look the object up again. Allocates nothing unless the object lies in more than
+    /// eight segments.
     pub fn pin(&self) -> Option<PinnedObject> {
         let store = &self.local.store;
         let geometry = &store.geometry;
@@ -138,7 +139,7 @@ impl<'t> Object<'t> {
                 None => segments.push(PinnedSegment { segment, until: end }),
             }
         }
-        // Safety does not require this check (the epoch protects all segments); without it, new pins would
+        // This check is not needed for safety (the epoch protects all segments); without it, new pins would
         // delay a segment that is being freed.
         if segments.iter().any(|pinned| store.segments.state(pinned.segment) == SegmentState::Draining) {
             return None;
@@ -149,11 +150,11 @@ impl<'t> Object<'t> {
         Some(PinnedObject { local: Arc::clone(self.local), slot: self.slot, segments, released: 0 })
     }
 
-    /// Prefetches the words that the accessors read first.
+    /// Prefetches the words of an object that the accessors read first.
     #[inline]
     pub(super) fn prefetch(local: &Local, slot: &Slot) {
         let words = &local.store.arena[slot.location() as usize * 2..];
-        // The header, and the words at which the key and the head begin.
+        // These are the header, and the words at which the key and the head begin.
         for word in [0, 8, 17] {
             if let Some(word) = words.get(word) {
                 prefetch(word);
@@ -170,7 +171,7 @@ fn whole_body<'a>(record: &Record<'a>, at: u64) -> Span<'a> {
 }
 
 /// A pinned object: its bytes stay unchanged until this is dropped, on any core. The object may have been
-/// replaced or unlinked in the meantime; a response sent from it answers a request that came before that.
+/// replaced or unlinked in the meantime; a response sent from it answers a request that arrived before that.
 #[derive(Debug)]
 pub struct PinnedObject {
     local: Arc<Local>,
@@ -184,8 +185,8 @@ pub struct PinnedObject {
 #[derive(Debug, Clone, Copy)]
 struct PinnedSegment {
     segment: usize,
-    /// Offset in the body at which the last extent in this segment ends; `u64::MAX` for the segment with the
-    /// record and the table.
+    /// Offset in the body at which the last extent in this segment ends; `u64::MAX` for the segment that
+    /// holds the object's record and its table of extents.
     until: u64,
 }
 
@@ -194,7 +195,7 @@ impl PinnedObject {
         Object { local: &self.local, slot: self.slot }
     }
 
-    /// Returns the expiry (as of the lookup) in seconds of the store's time.
+    /// Returns the expiry at the time of the lookup, in seconds on the store's clock.
     pub fn expires_s(&self) -> u32 {
         self.object().expires_s()
     }
@@ -204,22 +205,22 @@ impl PinnedObject {
         self.object().sequence()
     }
 
-    /// Returns the caller's words.
+    /// Returns the words that the caller stored in the object's header.
     pub fn meta(&self) -> [u64; META_WORDS] {
         self.object().meta()
     }
 
-    /// Returns the caller's head bytes.
+    /// Returns the head: bytes that the caller stored before the body.
     pub fn head(&self) -> Span<'_> {
         self.object().head()
     }
 
-    /// Returns the caller's extra bytes.
+    /// Returns the additional bytes that the caller stored before the body.
     pub fn extra(&self) -> Span<'_> {
         self.object().extra()
     }
 
-    /// Returns the key.
+    /// Returns the key under which the object is stored.
     pub fn key(&self) -> Span<'_> {
         self.object().key()
     }
@@ -229,7 +230,7 @@ impl PinnedObject {
         self.object().body_bytes()
     }
 
-    /// Returns the longest contiguous run of body bytes from `at`; empty at the end.
+    /// Returns the longest contiguous run of body bytes that starts at `at`; empty at the end.
     ///
     /// # Panics
     /// Panics if the bytes at `at` were released.
@@ -247,18 +248,18 @@ impl PinnedObject {
     pub fn lend(&self, at: u64) -> Span<'_> {
         let store = &self.local.store;
         assert!(store.lends(), "only a store that can renew segments may lend memory");
-        // Marks all segments of the object although one would be enough, because most objects lie in one
+        // All segments of the object are marked although one would be enough, because most objects lie in one
         // segment.
         self.segments.iter().for_each(|pinned| store.segments.lend(pinned.segment));
         self.body(at)
     }
 
-    /// Returns the tail bytes (trailers).
+    /// Returns the bytes that the caller stored after the body (trailers).
     pub fn tail(&self) -> Span<'_> {
         self.object().tail()
     }
 
-    /// Releases segments that hold only body bytes before `at`.
+    /// Unpins segments that hold only body bytes before `at`.
     pub fn release_before(&mut self, at: u64) {
         self.released = self.released.max(at);
         let Self { local, segments, .. } = self;
@@ -271,8 +272,8 @@ impl PinnedObject {
         });
     }
 
-    /// Returns whether the store has run out of room and waits for one of these segments. The holder must
-    /// then copy the bytes it still needs (at most 64 KiB), or end its response within its grace time.
+    /// Returns whether the store has run out of room and waits for one of the pinned segments. The holder
+    /// must then copy the bytes it still needs (at most 64 KiB), or end its response within its grace time.
     pub fn wanted(&self) -> bool {
         let store = &self.local.store;
         self.segments.iter().any(|pinned| store.is_wanted(pinned.segment))

@@ -1,7 +1,7 @@
-//! Pins: they keep segments alive beyond an epoch (I3).
+//! Pins, which keep segments alive beyond an epoch (I3).
 //!
-//! Each core and segment has a counter. A core writes its own row, except that a pin may be dropped on
-//! another core. A pin is taken within an epoch (or by the owner) from an index slot. The owner waits for
+//! Each core has a counter for each segment. A core writes only its own row, except that a pin may be dropped
+//! on another core. A pin is taken within an epoch (or by the owner) from an index slot. The owner waits for
 //! earlier epochs to end before it reads the counters, so it cannot miss a pin.
 
 use crate::sys::atomics::{
@@ -12,8 +12,8 @@ use crate::sys::atomics::{
 /// The pin counters of all cores and segments.
 #[derive(Debug)]
 pub struct Pins {
-    /// Counters in one allocation for each core, so that rows of two cores share cache lines at most at their
-    /// ends.
+    /// One row of counters per core, in separate allocations, so that rows of two cores share cache lines
+    /// only at their ends, if at all.
     rows: Box<[Box<[AtomicU32]>]>,
 }
 
@@ -23,10 +23,10 @@ impl Pins {
         Self { rows: (0..cores).map(|_| (0..segments).map(|_| AtomicU32::new(0)).collect()).collect() }
     }
 
-    /// Takes a pin for `core`, which is within an epoch or owns the segment.
+    /// Takes a pin for `core`, which must be within an epoch or own the segment.
     #[inline]
     pub fn take(&self, core: usize, segment: usize) {
-        // Relaxed: the end of the epoch (Release) makes the count visible to the owner.
+        // Relaxed is enough: the end of the epoch (Release) makes the count visible to the owner.
         self.rows[core][segment].fetch_add(1, Relaxed);
     }
 

@@ -1,4 +1,4 @@
-//! Lookups: a core's reader, its epochs, and the results of a lookup.
+//! Lookups: a core's reader, its epochs, and the possible results.
 
 use std::{cell::Cell, marker::PhantomData, sync::Arc};
 
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::sys::atomics::Ordering::Relaxed;
 
-/// A core's read access to the store. It may move with its thread but is not shared.
+/// A core's read access to the store. It may move to another thread but cannot be shared between threads.
 #[derive(Debug)]
 pub struct Reader {
     local: Arc<Local>,
@@ -23,7 +23,7 @@ impl Reader {
         Self { local, not_sync: PhantomData }
     }
 
-    /// Returns the store.
+    /// Returns the store from which this reader reads.
     pub fn store(&self) -> &Arc<Store> {
         &self.local.store
     }
@@ -33,9 +33,9 @@ impl Reader {
         self.local.core
     }
 
-    /// Begins an epoch: objects looked up in it stay readable until the guard is dropped. Costs one memory
-    /// fence. Use one guard for a batch of requests, and never hold it while waiting or storing, because
-    /// segments are not freed meanwhile.
+    /// Begins an epoch: objects that are looked up through the guard stay readable until it is dropped. Costs
+    /// one memory fence. Use one guard for a batch of requests, and never hold it while waiting or storing,
+    /// because segments are not freed meanwhile.
     ///
     /// # Panics
     /// Panics if this core is already in an epoch.
@@ -46,7 +46,8 @@ impl Reader {
     }
 }
 
-/// Guard of an epoch. Not `Send`, so that it cannot be held across an `.await` of a task that moves.
+/// Guard of an epoch. Not `Send`, so that a task which may move between threads cannot hold it across an
+/// `.await`.
 #[derive(Debug)]
 pub struct EpochGuard<'r> {
     local: &'r Arc<Local>,
@@ -56,11 +57,11 @@ pub struct EpochGuard<'r> {
 /// Result of a lookup.
 #[derive(Debug, Clone, Copy)]
 pub enum Lookup<'t> {
-    /// The whole object is stored. The caller checks whether it is still fresh.
+    /// The complete object is stored. The caller checks whether it is still fresh.
     Hit(Object<'t>),
     /// The object is not stored.
     Miss,
-    /// The owner was writing the bucket at each attempt; only the owner knows the answer. The owner treats
+    /// The owner was writing the bucket at each attempt, so only the owner knows the answer. The owner treats
     /// this as a miss.
     Contended,
 }
@@ -72,7 +73,7 @@ impl EpochGuard<'_> {
         self.local.store.hash(key)
     }
 
-    /// Looks up a key whose hash is known, and counts the visit. Allocates nothing, takes no lock and never
+    /// Looks up a key whose hash is known, and counts the visit. Allocates no memory, takes no lock and never
     /// waits.
     #[inline]
     pub fn lookup(&self, hash: Hash, key: &[u8]) -> Lookup<'_> {
@@ -98,7 +99,7 @@ impl EpochGuard<'_> {
         }
     }
 
-    /// Prefetches the bucket of a `hash` that will be looked up soon. Pays off for a batch: call this for all
+    /// Prefetches the bucket of a `hash` that will be looked up soon. Useful for a batch: call this for all
     /// hashes, then [`EpochGuard::prefetch_record`] for all, then look them up.
     #[inline]
     pub fn prefetch(&self, hash: Hash) {
@@ -106,7 +107,8 @@ impl EpochGuard<'_> {
         store.shards[store.owner(hash)].index.prefetch(hash.prefix());
     }
 
-    /// Reads the bucket (which [`EpochGuard::prefetch`] should have loaded by now) and prefetches the record.
+    /// Reads the bucket (which should be in the cache after [`EpochGuard::prefetch`]) and prefetches the
+    /// record.
     #[inline]
     pub fn prefetch_record(&self, hash: Hash) {
         let store = &self.local.store;

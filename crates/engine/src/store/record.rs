@@ -5,11 +5,11 @@
 //! whole          3: head 21 | tail 21 | extra 21  4: body length  5: on file  6..14: meta
 //!                key, head, extra, 0..7 unused, body, tail
 //!                bit 63 of word 4: the body is on the file in parts, and this record holds the list of them
-//! chained        as whole, but 5: extents; key, head, extra, 0..7 unused, table, tail
+//! chained        like whole, but 5: extents; key, head, extra, 0..7 unused, table, tail
 //! extent         3: number of the extent  4: body bytes in it  5: 0                 body bytes
 //! dead           word 0 only: space that was reserved and abandoned, or is still being filled
 //!
-//! table: for each extent its place (location 40 | units 24) and where in the body it ends
+//! table: for each extent its place (location 40 | units 24) and the offset in the body at which it ends
 //! ```
 //! Records are 16-byte aligned. Each record states its own length, so that eviction can walk a segment. A
 //! record is written before the index points to it and never changed after that (I1).
@@ -23,32 +23,32 @@ use crate::sys::{
     span::Span,
 };
 
-/// Bytes of a unit: records are aligned to units and counted in them.
+/// Bytes of a unit, in which the alignment, the location and the length of records are counted.
 pub(super) const UNIT: usize = 16;
-/// Number of caller's words in a record's header.
+/// Number of words in a record's header that the caller may use.
 pub const META_WORDS: usize = 8;
 const WORD: usize = 8;
 const META: usize = 6;
 const HEADER_WORDS: usize = META + META_WORDS;
 const EXTENT_HEADER_WORDS: usize = 6;
-/// Offset of an extent's bytes in its record.
+/// Offset of the body bytes in an extent's record.
 pub(super) const EXTENT_HEADER_BYTES: usize = EXTENT_HEADER_WORDS * WORD;
 const ENTRY_WORDS: usize = 2;
 const LOCATION_BITS: u32 = 40;
-/// Bits of each length in word 3; enough for the largest record.
+/// Number of bits for each length in word 3 of a record's header; enough for the largest record.
 const LENGTH_BITS: u32 = 21;
 const LENGTH_MASK: u64 = (1 << LENGTH_BITS) - 1;
-/// Flag in the word of the body's length: the record holds a list of parts.
+/// Flag in the header word with the body's length: the record holds a list of parts.
 const IN_PARTS: u64 = 1 << 63;
 
 /// Kind of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Abandoned, or not complete yet.
+    /// A record that was abandoned, or is not complete yet.
     Dead = 1,
-    /// An object with its body.
+    /// An object together with its body.
     Whole = 2,
-    /// An object whose body is in extents.
+    /// An object whose body is stored in separate extents.
     Chained = 3,
     /// A piece of a chained object's body.
     Extent = 4,
@@ -92,7 +92,7 @@ pub(super) struct Lengths {
 }
 
 impl Lengths {
-    /// Returns the units of the record; `None` if that exceeds the maximum length of a record.
+    /// Returns the length of the record in units; `None` if it exceeds the maximum.
     pub(super) fn units(self) -> Option<u32> {
         let before =
             self.key.checked_add(self.head)?.checked_add(self.extra)?.checked_next_multiple_of(WORD)?;
@@ -102,17 +102,17 @@ impl Lengths {
     }
 }
 
-/// Returns the bytes that the table of `extents` extents takes.
+/// Returns the bytes that a table of `extents` entries takes.
 pub(super) const fn table_bytes(extents: usize) -> usize {
     extents * ENTRY_WORDS * WORD
 }
 
-/// Returns the units of an extent's record for a number of body bytes.
+/// Returns the length in units of an extent's record with this number of body bytes.
 pub(super) fn extent_units(body_bytes: usize) -> u32 {
     (EXTENT_HEADER_BYTES + body_bytes).div_ceil(UNIT) as u32
 }
 
-/// Returns the body bytes that fit into an extent's record of `units` units.
+/// Returns the number of body bytes that fit into an extent's record of `units` units.
 pub(super) fn extent_room(units: u32) -> usize {
     (units as usize * UNIT).saturating_sub(EXTENT_HEADER_BYTES)
 }
@@ -125,7 +125,7 @@ pub(super) struct Header {
     pub(super) lengths: Lengths,
     pub(super) body_bytes: u64,
     pub(super) extents: u32,
-    /// True if the body is a list of parts on the file.
+    /// True if the record's body is a list of parts that are on the file.
     pub(super) in_parts: bool,
     pub(super) meta: [u64; META_WORDS],
 }
@@ -188,7 +188,7 @@ impl<'a> Record<'a> {
         self.word(4) & !IN_PARTS
     }
 
-    /// Returns whether the body is a list of parts.
+    /// Returns whether the record's body is a list of parts.
     pub(super) fn is_in_parts(&self) -> bool {
         self.word(4) & IN_PARTS != 0
     }
@@ -212,28 +212,28 @@ impl<'a> Record<'a> {
         self.span(HEADER_WORDS * WORD, self.key_bytes())
     }
 
-    /// Returns the caller's head bytes.
+    /// Returns the head: bytes that the caller stored before the body.
     pub(super) fn head(&self) -> Span<'a> {
         self.span(HEADER_WORDS * WORD + self.key_bytes(), self.head_bytes())
     }
 
-    /// Returns the caller's extra bytes.
+    /// Returns the additional bytes that the caller stored before the body.
     pub(super) fn extra(&self) -> Span<'a> {
         self.span(HEADER_WORDS * WORD + self.key_bytes() + self.head_bytes(), self.extra_bytes())
     }
 
-    /// Returns the offset at which the body (or the table) starts.
+    /// Returns the offset in the record at which the body (or the table of extents) starts.
     pub(super) fn rest_start(&self) -> usize {
         let names = self.key_bytes() + self.head_bytes() + self.extra_bytes();
         (HEADER_WORDS * WORD + names).next_multiple_of(WORD)
     }
 
-    /// Returns the body of a whole record.
+    /// Returns the body of a record of kind [`Kind::Whole`].
     pub(super) fn body(&self) -> Span<'a> {
         self.span(self.rest_start(), self.body_bytes() as usize)
     }
 
-    /// Returns the body of a whole record, or the table of a chained one.
+    /// Returns the body of a whole record, or the table of extents of a chained one.
     pub(super) fn rest(&self) -> Span<'a> {
         let rest = if self.kind() == Kind::Chained {
             table_bytes(self.extents())
@@ -243,7 +243,7 @@ impl<'a> Record<'a> {
         self.span(self.rest_start(), rest)
     }
 
-    /// Returns the tail bytes.
+    /// Returns the bytes that the caller stored after the body.
     pub(super) fn tail(&self) -> Span<'a> {
         self.span(self.rest_start() + self.rest().len(), self.tail_bytes())
     }
@@ -254,19 +254,19 @@ impl<'a> Record<'a> {
         self.word(5)
     }
 
-    /// Stores the location of a whole record's copy on the file. Only this word changes while readers may
-    /// look at it; a reader that sees the old value does not use the file.
+    /// Stores the location of a whole record's copy on the file. This is the only word that may change while
+    /// readers see the record; a reader that sees the old value does not use the file.
     pub(super) fn write_file(&self, location: u64) {
         self.words[5].store(location, Relaxed);
     }
 
-    /// Restores the sequence number that an object had before.
+    /// Restores the previous sequence number of an object that was read back from the file.
     pub(super) fn write_sequence(&self, sequence: u64) {
         self.words[2].store(sequence, Relaxed);
     }
 
-    /// Returns entry `number` of a chained record's table: the extent's place, and the offset in the body at
-    /// which it ends.
+    /// Returns entry `number` of a chained record's table of extents: the extent's location and length, and
+    /// the offset in the body at which it ends.
     pub(super) fn extent(&self, number: usize) -> (Place, u64) {
         let at = self.rest_start() / WORD + number * ENTRY_WORDS;
         (Place::of(self.word(at)), self.word(at + 1))
@@ -282,7 +282,7 @@ impl<'a> Record<'a> {
         low
     }
 
-    /// Returns the number of this extent in its object.
+    /// Returns the number of this extent among those of its object.
     pub(super) fn extent_number(&self) -> usize {
         self.word(3) as usize
     }
@@ -297,17 +297,17 @@ impl<'a> Record<'a> {
         self.span(0, self.units() as usize * UNIT)
     }
 
-    /// Returns all bytes of a record of `units` units that is not written yet.
+    /// Returns the space of a record of `units` units that is not written yet.
     pub(super) fn whole_at(&self, units: u32) -> Span<'a> {
         self.span(0, units as usize * UNIT)
     }
 
-    /// Writes a dead record's header over reserved space, so that a walk skips it.
+    /// Writes the header of a dead record over reserved space, so that eviction skips it.
     pub(super) fn write_dead(&self, units: u32) {
         self.words[0].store(Kind::Dead as u64 | u64::from(units) << 32, Relaxed);
     }
 
-    /// Writes an object's header; `units` is the length of its space.
+    /// Writes an object's header; `units` is the length of the record's space.
     pub(super) fn write_header(&self, kind: Kind, units: u32, header: &Header) {
         let Lengths { key, head, extra, tail, .. } = header.lengths;
         assert!(head.max(tail).max(extra) as u64 <= LENGTH_MASK, "record shorter than its parts");
@@ -323,8 +323,8 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Returns a header with the hash, sequence and body of this record and other lengths and caller's words.
-    /// The new record has no copy on the file.
+    /// Returns a header with the hash, sequence and body of this record, but with other lengths and metadata
+    /// words. The new record has no copy on the file.
     pub(super) fn header_with(&self, lengths: Lengths, meta: [u64; META_WORDS]) -> Header {
         Header {
             hash: self.hash(),
@@ -346,14 +346,14 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Writes an entry of the table.
+    /// Writes an entry of the table of extents.
     pub(super) fn write_table(&self, number: usize, place: Place, end: u64) {
         let at = self.rest_start() / WORD + number * ENTRY_WORDS;
         self.words[at].store(place.word(), Relaxed);
         self.words[at + 1].store(end, Relaxed);
     }
 
-    /// Writes key, head and extra; the header with their lengths must be written already.
+    /// Writes key, head and extra. The header with their lengths must already be written.
     pub(super) fn write_names(&self, key: &[u8], head: &[u8], extra: &[u8]) {
         self.key().write_from(key);
         self.head().write_from(head);

@@ -1,4 +1,4 @@
-//! The states of the segments, as every core may see them.
+//! The states of all segments, as every core may see them.
 //!
 //! ```text
 //! Free ──claim──▶ Open ──seal──▶ Sealed ──retire──▶ Draining ──reclaim──▶ Free
@@ -20,13 +20,13 @@ use crate::sys::atomics::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum SegmentState {
-    /// Empty, and no reader sees it.
+    /// The segment is empty, and no reader sees it.
     Free = 0,
-    /// Records are being appended.
+    /// The segment is open: records are being appended.
     Open = 1,
-    /// Full; its records are found through the index.
+    /// The segment is full; its records are found through the index.
     Sealed = 2,
-    /// No slot of the index points into it; epochs and pins may still hold it.
+    /// No slot of the index points into the segment, but epochs or pins may still hold it.
     Draining = 3,
 }
 
@@ -46,9 +46,10 @@ impl SegmentState {
 #[derive(Debug)]
 pub struct Segments {
     states: Box<[AtomicU32]>,
-    /// Number of unfinished objects with space in each segment; these prevent eviction from emptying it.
+    /// Number of unfinished objects that have space in each segment; eviction skips segments with such
+    /// objects.
     fillings: Box<[AtomicU32]>,
-    /// Not zero if pages of the segment were lent to sockets since it was last freed.
+    /// Not zero if pages of the segment have been lent to sockets since it was last freed.
     lent: Box<[AtomicU32]>,
     /// Pins of the segments, by core.
     pub pins: Pins,
@@ -65,12 +66,13 @@ impl Segments {
         }
     }
 
-    /// Returns the current state. Only the owner can rely on it, because only the owner changes it.
+    /// Returns the current state of a segment. Only the owner can rely on it, because only the owner changes
+    /// it.
     pub fn state(&self, segment: usize) -> SegmentState {
         SegmentState::of(self.states[segment].load(Relaxed))
     }
 
-    /// Advances a segment to its next state; owner only.
+    /// Advances a segment to its next state; for the owner only.
     ///
     /// # Panics
     /// Panics if the segment is not in the state that precedes `to`.
@@ -86,15 +88,16 @@ impl Segments {
         self.states[segment].store(to as u32, Relaxed);
     }
 
-    /// Retires a segment into which no slot points any more.
+    /// Retires a segment to which no index slot points any more.
     pub fn retire(&self, segment: usize, turns: &Epochs) -> Epoch {
         self.advance(segment, SegmentState::Draining);
         turns.retire()
     }
 
-    /// Frees a retired segment if no epoch and no pin can reach it (I2); returns whether it was freed.
+    /// Frees a retired segment if no epoch and no pin holds it (I2); returns whether it was freed.
     pub fn reclaim(&self, segment: usize, epoch: Epoch, turns: &Epochs) -> bool {
-        // Epochs first, then pins: the pins taken in an epoch are counted by the time that epoch is over.
+        // Epochs are checked before pins: the pins taken in an epoch are counted by the time that epoch is
+        // over.
         let reclaimed = turns.is_over(epoch) && self.pins.is_free(segment);
         if reclaimed {
             self.advance(segment, SegmentState::Free);
@@ -103,19 +106,19 @@ impl Segments {
     }
 
     /// Records that pages of the segment are lent to a socket. The core that holds the pin calls this before
-    /// it lends them.
+    /// it lends the pages.
     #[inline]
     pub fn lend(&self, segment: usize) {
-        // Relaxed: dropping the pin (Release) makes the flag visible to the owner, who checks it once the
-        // segment has no pins. The flag is read first, because all cores may lend from a segment and one
-        // store is enough.
+        // Relaxed is enough: dropping the pin (Release) makes the flag visible to the owner, which checks it
+        // once the segment has no pins. The flag is read first, because all cores may lend from a segment and
+        // one store is enough.
         let lent = &self.lent[segment];
         if lent.load(Relaxed) == 0 {
             lent.store(1, Relaxed);
         }
     }
 
-    /// Returns and clears whether pages of a freed segment were lent; owner only.
+    /// Returns and clears the flag that pages of a freed segment were lent; for the owner only.
     pub fn take_lent(&self, segment: usize) -> bool {
         let lent = &self.lent[segment];
         let was_lent = lent.load(Relaxed) != 0;
@@ -125,12 +128,12 @@ impl Segments {
         was_lent
     }
 
-    /// Counts an unfinished object that takes space in the segment; owner only.
+    /// Counts an unfinished object that takes space in the segment; for the owner only.
     pub fn filling_begins(&self, segment: usize) {
         self.fillings[segment].fetch_add(1, Relaxed);
     }
 
-    /// Ends the count of an unfinished object (linked or abandoned); may be called on any core.
+    /// Removes an unfinished object (now linked or abandoned) from the count; may be called on any core.
     pub fn filling_ends(&self, segment: usize) {
         let before = self.fillings[segment].fetch_sub(1, Release);
         assert!(before > 0, "filling in segment {segment} ended twice");

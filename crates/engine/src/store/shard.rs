@@ -1,4 +1,4 @@
-//! The owner's handle of a shard; the other files of this module implement its changes.
+//! The owner's handle of a shard; other files of this module implement the changes that it makes.
 //!
 //! ```text
 //! begin ─▶ ObjectWriter ─extend, written─▶ ... ─▶ finish (fill.rs) ─┐
@@ -25,7 +25,7 @@ use super::{
     usage::Tally,
 };
 
-/// A core's share of the store, held by its owner.
+/// A core's part of the store; only the core that owns it holds this handle.
 #[derive(Debug)]
 pub struct Shard {
     pub(super) local: Arc<Local>,
@@ -37,7 +37,7 @@ pub struct Shard {
     /// File tier of this shard, if the store has a file.
     #[cfg(not(feature = "loom"))]
     pub(super) file: Option<Box<super::tier::FileTier>>,
-    /// Changes since the start, while the file is still being read.
+    /// Changes since the start, recorded while the file is still being read.
     #[cfg(not(feature = "loom"))]
     pub(super) warming: Option<Box<super::tier::WarmupChanges>>,
     pub(super) emptying: Option<super::evict::EvictionProgress>,
@@ -92,14 +92,14 @@ impl Shard {
         &self.local.store.shards[self.local.core].tally
     }
 
-    /// Looks a key up with a definite answer (never contended), and counts the visit.
+    /// Looks up a key and counts the visit. The owner's answer is definite, never contended.
     pub fn lookup_owned(&self, hash: Hash, key: &[u8]) -> Option<Object<'_>> {
         let (slot, at) = self.find(hash, key)?;
         self.shared().visit(self.local.core, at);
         Some(Object { local: &self.local, slot })
     }
 
-    /// Looks a key up like [`lookup_owned`](Self::lookup_owned), without counting a visit.
+    /// Looks up a key like [`lookup_owned`](Self::lookup_owned), without counting a visit.
     pub fn peek(&self, hash: Hash, key: &[u8]) -> Option<Object<'_>> {
         let (slot, _) = self.find(hash, key)?;
         Some(Object { local: &self.local, slot })
@@ -122,8 +122,8 @@ impl Shard {
 
     /// Unlinks an object; returns whether it was found.
     pub fn unlink(&mut self, hash: Hash, key: &[u8]) -> bool {
-        // The file's copy is found by its hash alone, because reading its key would require the disk; of two
-        // objects with one hash only one is kept anyway.
+        // The object on the file is found by its hash alone, because reading its key would require a disk
+        // read; only one object per hash is kept anyway.
         #[cfg(not(feature = "loom"))]
         let was_on_file = self.end_on_file(hash);
         #[cfg(feature = "loom")]
@@ -134,7 +134,7 @@ impl Shard {
         true
     }
 
-    /// Gives an object another expiry; returns whether it was found.
+    /// Changes the expiry of an object; returns whether the object was found.
     pub fn refresh(&mut self, hash: Hash, key: &[u8], expires_s: u32) -> bool {
         let Some((slot, at)) = self.find(hash, key) else { return false };
         if slot.expires_s() != expires_s {
@@ -161,7 +161,7 @@ impl Shard {
         refused
     }
 
-    /// Checks the whole shard. Slow; for tests.
+    /// Checks all invariants of the shard. Slow; for tests.
     ///
     /// # Panics
     /// Panics with a description of the first invariant that does not hold.

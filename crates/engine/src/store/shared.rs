@@ -31,18 +31,18 @@ pub struct Store {
     pub(super) segments: Segments,
     pub(super) turns: Epochs,
     pub(super) shards: Box<[ShardShared]>,
-    /// Contended lookups, for each reading core.
+    /// Number of contended lookups, for each reading core.
     pub(super) contended: Box<[CacheLinePair<AtomicU64>]>,
-    /// True if segments can be given new memory, so that the old pages may be lent.
+    /// True if segments can be given new memory, so that sockets may still send from the old pages.
     lends: bool,
 }
 
-/// Part of one shard that readers see.
+/// The part of a shard that readers on other cores see.
 #[derive(Debug)]
 pub(super) struct ShardShared {
     pub(super) index: Index,
     pub(super) tally: Tally,
-    /// Not zero while the shard wants its draining segments back.
+    /// Not zero while the shard is short of room and wants its draining segments back.
     pub(super) starved: AtomicU32,
 }
 
@@ -66,7 +66,8 @@ impl Store {
         let arena = Words::reserve(arena_words, true).map_err(refused("segments", arena_words))?;
         let segment_words = geometry.segment_bytes / size_of::<u64>();
         Ok(Self {
-            // Tried on memory that is still untouched; fails if a segment is not a whole number of pages.
+            // The attempt is made on memory that is still untouched; it fails if a segment is not a whole
+            // number of pages.
             lends: cfg!(not(feature = "loom")) && arena.renew(segment_words..2 * segment_words).is_ok(),
             arena,
             segments: Segments::new(geometry.cores, geometry.segments()),
@@ -84,13 +85,13 @@ impl Store {
         Hash::seeded(key, self.hash_seed)
     }
 
-    /// Returns the core that owns a hash: only its shard links, replaces and unlinks the object.
+    /// Returns the core that owns a hash: only its shard may link, replace and unlink the object.
     #[inline]
     pub fn owner(&self, hash: Hash) -> usize {
         hash.owner(self.geometry.cores)
     }
 
-    /// Returns the number of cores, and so of shards.
+    /// Returns the number of cores, which is also the number of shards.
     pub fn cores(&self) -> usize {
         self.geometry.cores
     }
@@ -110,15 +111,15 @@ impl Store {
         self.lends
     }
 
-    /// Gives a freed segment new memory.
+    /// Replaces the memory of a freed segment with new pages.
     pub(super) fn renew(&self, segment: usize) {
         let words = self.geometry.segment_bytes / size_of::<u64>();
         let renewed = self.arena.renew(segment * words..(segment + 1) * words);
         assert!(renewed.is_ok(), "cannot renew a freed segment: {renewed:?}");
     }
 
-    /// Returns the reader of a core, for that core's thread. A core has one epoch at a time, over all its
-    /// readers.
+    /// Returns the reader of a core, to be used on that core's thread. A core can be in only one epoch at a
+    /// time, whatever the number of its readers.
     ///
     /// # Panics
     /// Panics if there is no such core.
@@ -168,14 +169,15 @@ impl fmt::Debug for Store {
 }
 
 /// A core's own handle on the store. Objects that outlive an epoch hold this `Arc` and not the store's. The
-/// reference count is then on a cache line that other cores touch only when they drop an object of this core.
+/// reference count is then on a cache line that other cores access only when they drop an object of this
+/// core.
 #[derive(Debug)]
 pub(super) struct Local {
     pub(super) store: Arc<Store>,
     pub(super) core: usize,
 }
 
-/// A segment pinned beyond an epoch.
+/// A pin on a segment, which keeps the segment beyond an epoch.
 #[derive(Debug)]
 pub(super) struct Pin {
     pub(super) local: Arc<Local>,
@@ -183,13 +185,13 @@ pub(super) struct Pin {
 }
 
 impl Pin {
-    /// Takes a pin; called within an epoch of that core, or by the owner.
+    /// Takes a pin; must be called within an epoch of that core, or by the owner.
     pub(super) fn take(local: &Arc<Local>, segment: usize) -> Self {
         local.store.segments.pins.take(local.core, segment);
         Self { local: Arc::clone(local), segment }
     }
 
-    /// Returns whether the shard has run out of room and waits for this segment, among others.
+    /// Returns whether the shard has run out of room and waits for the pinned segment, among others.
     pub(super) fn is_wanted(&self) -> bool {
         self.local.store.is_wanted(self.segment)
     }

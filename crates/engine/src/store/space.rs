@@ -1,12 +1,12 @@
-//! A shard's segments as their owner knows them: which are open, how much is live, and which can be claimed
-//! next.
+//! A shard's segments as their owner sees them: which are open, how many of their bytes are live, and which
+//! can be claimed next.
 //!
 //! ```text
 //! free ──▶ open (one for each log) ──▶ nearly full ──▶ sealed, in its log, oldest first ──▶ draining ──▶ free
 //! ```
-//! A record that does not fit at the end of the open segment begins another; the rest of the previous segment
-//! takes shorter records. Without that, unused ends of segments were a twentieth of the share. *Memory:*
-//! plain memory of the owner. The states that other cores see are in [`super::segments`].
+//! A record that does not fit at the end of the open segment begins a new one; shorter records still go to
+//! the rest of the previous segment. Without that, unused ends of segments were a twentieth of the share.
+//! *Memory:* plain memory of the owner. The states that other cores see are in [`super::segments`].
 
 use std::collections::VecDeque;
 
@@ -19,11 +19,12 @@ use super::{
     usage::Tally,
 };
 
-/// Maximum lifetimes in seconds of the short and of the medium class.
+/// Maximum lifetime in seconds of an object in the short class, followed by that of the medium class.
 const SHORT_S: u32 = 60;
 const MEDIUM_S: u32 = 3600;
 
-/// Log to which a record is appended: probation by lifetime, so that segments expire as a whole, or main.
+/// Log to which a record is appended: one of three probation logs by lifetime, so that segments expire as a
+/// whole, or the main log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Log {
     Short = 0,
@@ -46,39 +47,38 @@ impl Log {
     }
 }
 
-/// Purpose of new space: eviction may take the last free segment, because it gives back more.
+/// Purpose of new space: eviction may take the last free segment, because it frees more than it takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
     New,
     Move,
 }
 
-/// Maximum number of pinned segments that the search for a victim skips. If as many of the oldest are pinned,
-/// pins hold most of the share, and their holders must learn that it is wanted back.
+/// Maximum number of pinned segments that the search for a segment to evict skips. If as many of the oldest
+/// are pinned, pins hold most of the share, and their holders must learn that it is wanted back.
 const PASSED_OVER_MAX: usize = 64;
-/// Divisors of the share: probation begins with a 10th of it (main keeps at least that), and never has less
-/// than a 64th.
+/// Divisors of the share for the size of the probation logs: they begin with a 10th (the main log keeps at
+/// least that), and never have less than a 64th.
 const PROBATION_FIRST: u64 = 10;
 const PROBATION_LEAST: u64 = 64;
-/// Multiple of a returning object's size by which the boundary between probation and main moves.
+/// Multiple of a returning object's size by which the boundary between the probation and main logs moves.
 const PROBATION_STEP: u64 = 3;
-/// Minimum number of segments of a share from which each log keeps a nearly full segment besides the open
-/// one.
+/// Minimum number of segments in a share for which each log keeps a nearly full segment in addition to the
+/// open one.
 const NEARLY_FULL_FROM: usize = 64;
-/// Minimum bytes at the end of a segment that are worth keeping it open: about the size of the shortest
-/// record.
+/// Minimum free bytes for which a nearly full segment is kept open: about the size of the shortest record.
 const REST_MIN: usize = 192;
 /// Number of free segments that only eviction may claim.
 const FREE_FOR_MOVES: usize = 1;
 
 #[derive(Debug, Clone, Copy)]
 struct SegmentUsage {
-    /// Bytes from the start of the segment that records occupy.
+    /// Bytes that records occupy, from the start of the segment.
     used: usize,
-    /// Records used by linked objects, and their bytes.
+    /// Number of records that belong to linked objects, followed by their bytes.
     live_records: u32,
     live_bytes: usize,
-    /// Number of the last claim of this segment; distinguishes its successive uses.
+    /// Number of the segment's last claim, which distinguishes the successive uses of the segment.
     claim: u64,
     log: Log,
 }
@@ -90,17 +90,18 @@ pub(super) struct ClaimedSegment {
     claim: u64,
 }
 
-/// The segments of a shard.
+/// The segments of a shard, as their owner uses them.
 #[derive(Debug)]
 pub(super) struct Space {
-    /// Number of the shard's first segment in the store.
+    /// Index of the shard's first segment among all segments of the store.
     first: usize,
     owned: Box<[SegmentUsage]>,
     free: Vec<usize>,
     open: [Option<usize>; LOGS.len()],
     /// The previous open segment of each log: short records still find room at its end.
     nearly_full: [Option<usize>; LOGS.len()],
-    /// Sealed segments in the order of sealing; entries of segments that were retired meanwhile are skipped.
+    /// Sealed segments of each log in the order of sealing; entries of segments that were retired meanwhile
+    /// are skipped.
     sealed: [VecDeque<ClaimedSegment>; LOGS.len()],
     sealed_count: [usize; LOGS.len()],
     draining: VecDeque<DrainingSegment>,
@@ -109,16 +110,17 @@ pub(super) struct Space {
     now_s: u32,
     claims: u64,
     segment_bytes: u64,
-    /// Target size of probation in bytes.
+    /// Target size of the probation logs in bytes.
     probation_bytes: u64,
 }
 
-/// A segment that waits for the last epoch or pin.
+/// A segment without live records, which waits until no epoch or pin holds it.
 #[derive(Debug, Clone, Copy)]
 struct DrainingSegment {
     segment: usize,
     epoch: Epoch,
-    /// Second at which eviction emptied the segment; `None` if its objects ended without eviction.
+    /// Second at which eviction emptied the segment; `None` if its objects were all unlinked without
+    /// eviction.
     emptied_s: Option<u32>,
 }
 
@@ -176,16 +178,16 @@ impl Space {
         self.emptied_now
     }
 
-    /// Records that the segment was emptied by eviction, if it is draining by now.
+    /// Notes that eviction has emptied the segment, if the segment is draining by now.
     pub(super) fn emptied(&mut self, segment: usize) {
-        // The segment that began to drain last is at the end.
+        // The segment that was drained last is at the end of the queue.
         if let Some(one) = self.draining.iter_mut().rev().find(|one| one.segment == segment) {
             one.emptied_s = Some(self.now_s);
             self.emptied_now += 1;
         }
     }
 
-    /// Sets the current time.
+    /// Sets the current time in seconds.
     pub(super) fn tell(&mut self, now_s: u32) {
         if now_s > self.now_s {
             (self.now_s, self.emptied_now) = (now_s, 0);
@@ -196,7 +198,8 @@ impl Space {
         self.sealed_count[..Log::Main as usize].iter().sum()
     }
 
-    /// Returns space for a record at the end of a log; `None` if its segment is full and none may be claimed.
+    /// Returns space for a record at the end of a log; `None` if the log's segment is full and no other may
+    /// be claimed.
     pub(super) fn append(
         &mut self,
         store: &Store,
@@ -236,7 +239,7 @@ impl Space {
         Some(segment)
     }
 
-    /// Sets the open segment of the log aside as nearly full, or seals it, before another is opened.
+    /// Keeps the open segment of the log as its nearly full one, or seals it, before a new segment is opened.
     fn set_aside(&mut self, store: &Store, log: Log) {
         if let Some(full) = self.nearly_full[log as usize].take() {
             self.seal(store, log, full);
@@ -256,8 +259,8 @@ impl Space {
         self.sealed_count[log as usize] += 1;
         let queue = &mut self.sealed[log as usize];
         queue.push_back(ClaimedSegment { segment, claim });
-        // Segments that were retired without eviction leave their entries behind; the queue is bounded by the
-        // number of segments.
+        // Segments that were retired without eviction leave their entries in the queue, so stale entries are
+        // removed once the queue is longer than twice the number of segments.
         if queue.len() > 2 * self.owned.len() {
             let (owned, first) = (&self.owned, self.first);
             queue.retain(|entry| {
@@ -276,8 +279,8 @@ impl Space {
         tally.live_bytes.add(place.bytes() as u64);
     }
 
-    /// Counts a record as dead, because no linked object uses it any more. The last live record of a segment
-    /// retires it.
+    /// Counts a record as dead, because no linked object uses it any more. A segment without live records is
+    /// retired.
     pub(super) fn unlink(&mut self, store: &Store, tally: &Tally, place: Place) {
         let segment = store.geometry.segment_of(place.location);
         let owned = self.of(segment);
@@ -288,7 +291,7 @@ impl Space {
         self.try_retire(store, segment);
     }
 
-    /// Retires a sealed segment in which no record is live or being filled.
+    /// Retires a sealed segment if no record in it is live or being filled.
     pub(super) fn try_retire(&mut self, store: &Store, segment: usize) {
         let owned = *self.of(segment);
         if owned.live_records > 0
@@ -326,7 +329,7 @@ impl Space {
         freed
     }
 
-    /// Shortens a record's space to `units`. The rest is returned to the segment if nothing was appended
+    /// Shortens a record's space to `units`. The rest is returned to the segment if no record was appended
     /// since; otherwise the caller writes a dead record over it. Returns whether the rest was returned.
     pub(super) fn cut(&mut self, store: &Store, tally: &Tally, place: Place, units: u32) -> bool {
         assert!(units <= place.units, "a record is not cut to more than it has");
@@ -341,13 +344,13 @@ impl Space {
         is_last
     }
 
-    /// Returns the target size of probation in bytes.
+    /// Returns the target size of the probation logs in bytes.
     pub(super) fn probation_bytes(&self) -> u64 {
         self.probation_bytes
     }
 
-    /// Adjusts the target size of probation: an object of about `bytes` bytes was requested soon after its
-    /// eviction, and with more space in that log it would have stayed.
+    /// Adjusts the target size of the probation logs: an object of about `bytes` bytes was requested soon
+    /// after its eviction, and would still be stored if the log it was evicted from had been larger.
     pub(super) fn came_back(&mut self, from: EvictedFrom, bytes: u64) {
         let share_bytes = self.owned.len() as u64 * self.segment_bytes;
         let bytes = PROBATION_STEP * bytes;
@@ -359,9 +362,9 @@ impl Space {
             wanted.clamp(share_bytes / PROBATION_LEAST, share_bytes - share_bytes / PROBATION_FIRST);
     }
 
-    /// Returns the next segment to empty: the oldest of probation while probation exceeds its share, else the
-    /// oldest of main. Pinned segments are skipped as long as they are few, because emptying them would free
-    /// nothing.
+    /// Returns the next segment to empty: the oldest of the probation logs while they exceed their target
+    /// size, else the oldest of the main log. Pinned segments are skipped as long as they are few, because
+    /// emptying them would free nothing.
     pub(super) fn victim(&mut self, store: &Store) -> Option<ClaimedSegment> {
         let probation = self.sealed_in_probation();
         let from_probation = probation as u64 * self.segment_bytes > self.probation_bytes
@@ -372,8 +375,8 @@ impl Space {
 
     fn oldest(&mut self, store: &Store, probation: bool) -> Option<ClaimedSegment> {
         let logs = if probation { &LOGS[..Log::Main as usize] } else { &LOGS[Log::Main as usize..] };
-        // Each pass removes a stale entry or moves a busy one to the back, so the loop is bounded by the
-        // number of entries.
+        // Each pass removes a stale entry or moves an entry to the back, so the loop is bounded by the number
+        // of entries.
         let entries: usize = logs.iter().map(|log| self.sealed[*log as usize].len()).sum();
         let (mut pinned, mut passed_over) = (None, 0);
         for _ in 0..entries {
@@ -385,7 +388,7 @@ impl Space {
             if !self.is_sealed(store, entry) {
                 continue;
             }
-            // The entry is put back in any case: a segment stays in its log until it is retired.
+            // The entry is always put back: a segment stays in its log until it is retired.
             self.sealed[log as usize].push_back(entry);
             if store.segments.is_filling(entry.segment) {
                 continue;
@@ -402,7 +405,7 @@ impl Space {
         pinned
     }
 
-    /// Returns whether the segment still has that claim and is sealed.
+    /// Returns whether the segment is sealed and has not been claimed again since.
     pub(super) fn is_sealed(&self, store: &Store, claimed: ClaimedSegment) -> bool {
         self.owned[claimed.segment - self.first].claim == claimed.claim
             && store.segments.state(claimed.segment) == SegmentState::Sealed

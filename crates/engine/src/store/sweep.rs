@@ -3,11 +3,11 @@
 //!
 //! ```text
 //!  the space of hashes, as pages divide it     0 ├─page─┼──page──┼page┼page┼──── … ────┤ end
-//!                                                                ▲ how far the walk has come
+//!                                                                ▲ position of the walk
 //! ```
-//! A step looks through whole pages, and pages split but are never joined. So where one page ends another
-//! begins, now and later, and an object that is stored during the whole walk is visited exactly once, however
-//! much the index grows between two steps.
+//! A step examines whole pages, and pages split but are never joined. So where one page ends another begins,
+//! now and later, and an object that is stored during the whole walk is visited exactly once, however much
+//! the index grows between two steps.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -20,10 +20,10 @@ use super::{
     shard::Shard,
 };
 
-/// End of the space that pages divide.
+/// End of the hash space that is divided among the index pages.
 const END: u64 = 1 << 32;
 
-/// Position of a walk.
+/// Position of a walk through the objects of a shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Sweep(u64);
 
@@ -39,7 +39,8 @@ pub struct SweepStep {
 }
 
 impl IndexOwner {
-    /// Returns the slots of the page at a walk's position, and the position at which the next page begins.
+    /// Returns the slots of the index page at a walk's position, and the position at which the next page
+    /// begins.
     fn page_at(index: &Index, at: u64) -> (SmallVec<[(Slot, SlotAddress); 64]>, u64) {
         let depth = index.depth.load(Relaxed) as u32;
         let place = (at >> (32 - depth)) as usize;
@@ -61,8 +62,8 @@ impl IndexOwner {
 
 impl Shard {
     /// Continues a walk through the objects in memory, and drops those for which `is_to_go` returns true,
-    /// also from the file. Stops after the index page (160 objects at most) with which it has examined
-    /// `objects` objects.
+    /// also from the file. Stops at the end of the index page (at most 160 objects) in which the number of
+    /// examined objects reaches `objects`.
     pub fn sweep(
         &mut self,
         from: Sweep,

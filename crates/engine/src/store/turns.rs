@@ -1,4 +1,5 @@
-//! Epochs: which core may still see unlinked records (`docs/decisions/003-store-concurrency.md`, I2 and I7).
+//! Epochs: track which core may still see unlinked records (`docs/decisions/003-store-concurrency.md`, I2 and
+//! I7).
 //!
 //! ```text
 //! core c:   local[c] = global; FENCE; look into index and arena ...; local[c] = IDLE
@@ -13,22 +14,22 @@ use crate::sys::atomics::{
     fence,
 };
 
-/// Greater than every epoch, so that "idle or later than" is one comparison.
+/// Value of a core that is in no epoch: greater than every epoch, so that "idle or later" is one comparison.
 const IDLE: u64 = u64::MAX;
 
-/// The epochs of all cores. Each `local` is written by its core only, on a cache line of its own.
+/// The epochs of all cores. Each `local` is written only by its core, and has a cache line of its own.
 #[derive(Debug)]
 pub struct Epochs {
     global: CacheLinePair<AtomicU64>,
     local: Box<[CacheLinePair<AtomicU64>]>,
 }
 
-/// Time at which a page or segment was retired, for [`Epochs::is_over`].
+/// Epoch in which a page or segment was retired, for [`Epochs::is_over`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Epoch(u64);
 
 impl Epochs {
-    /// Creates the epochs with no core inside one.
+    /// Creates the epochs for `cores` cores, none of which is in an epoch.
     pub fn new(cores: usize) -> Self {
         Self {
             global: CacheLinePair(AtomicU64::new(0)),
@@ -36,7 +37,7 @@ impl Epochs {
         }
     }
 
-    /// Begins an epoch of `core`, on whose thread this is called.
+    /// Begins an epoch of `core`. Must be called on that core's thread.
     ///
     /// # Panics
     /// Panics if that core is already in an epoch: the end of the inner one would end the outer.
@@ -44,7 +45,7 @@ impl Epochs {
     pub fn begin(&self, core: usize) {
         let local = &self.local[core].0;
         assert!(local.load(Relaxed) == IDLE, "turns of core {core} do not nest");
-        // Release: an owner that reads this value, not the IDLE before it, must also see everything of the
+        // Release: an owner that reads this value, not the IDLE before it, also sees all effects of the
         // previous epoch.
         local.store(self.global.0.load(Relaxed), Release);
         fence(SeqCst);
@@ -56,17 +57,17 @@ impl Epochs {
         self.local[core].0.store(IDLE, Release);
     }
 
-    /// Records that a page or segment was unlinked; readers that begin from now on do not see it.
+    /// Records that a page or segment was unlinked; readers that begin after this call do not see it.
     ///
-    /// The epoch is what the addition returned, and nothing read earlier: several owners retire at once, and
-    /// a reader may have begun after another owner's addition and before this one.
+    /// The epoch must be the value that the addition returns, and not one read earlier: several owners retire
+    /// at once, and a reader may have begun after another owner's addition and before this one.
     pub fn retire(&self) -> Epoch {
-        // No fence is needed: that of `is_over` comes after the unlinking too, and the addition releases it
-        // to later readers.
+        // No fence is needed here: the fence in `is_over` also comes after the unlinking, and the addition
+        // releases the unlinking to later readers.
         Epoch(self.global.0.fetch_add(1, AcqRel))
     }
 
-    /// Returns whether every reader is done that could see what was retired at `epoch`.
+    /// Returns whether every reader has finished that could see a page or segment retired at `epoch`.
     pub fn is_over(&self, epoch: Epoch) -> bool {
         fence(SeqCst);
         self.local.iter().all(|local| local.0.load(Acquire) > epoch.0)

@@ -1,4 +1,4 @@
-//! Counters and gauges: written by a shard's owner, summed by the thread that reads them.
+//! Counters and gauges of the store: written by a shard's owner, summed by the thread that reads them.
 
 use super::{segments::SegmentState, shared::Store};
 use crate::sys::atomics::{AtomicU64, Ordering::Relaxed};
@@ -16,21 +16,21 @@ macro_rules! tally {
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
         pub struct Usage {
             $($(#[$doc])* pub $name: u64,)*
-            /// Empty segments.
+            /// Segments that are empty.
             pub segments_free: u64,
             /// Segments being filled.
             pub segments_open: u64,
-            /// Full segments.
+            /// Segments that are full.
             pub segments_sealed: u64,
-            /// Segments that wait for the last epoch or pin.
+            /// Segments without live records that wait until no epoch or pin holds them.
             pub segments_draining: u64,
-            /// Bytes of segments that wait for the last epoch or pin.
+            /// Bytes of segments that wait until no epoch or pin holds them.
             pub draining_bytes: u64,
-            /// Bytes of pinned segments, draining or not.
+            /// Bytes of pinned segments, whether draining or not.
             pub pinned_bytes: u64,
             /// Bytes of all segments.
             pub capacity_bytes: u64,
-            /// Lookups that met the writer too often and were answered *contended*.
+            /// Lookups that found the bucket being written at each attempt and were answered *contended*.
             pub lookups_contended: u64,
         }
 
@@ -43,23 +43,23 @@ macro_rules! tally {
 }
 
 tally! {
-    /// Linked objects.
+    /// Objects linked in the index.
     objects,
-    /// Bytes of records that linked objects use, headers and padding included.
+    /// Bytes of the records of linked objects, including headers and padding.
     live_bytes,
-    /// Bytes of records appended to segments that are not free: live, dead and being filled.
+    /// Bytes of all records in segments that are not free: live, dead and being filled.
     stored_bytes,
-    /// Bytes that the index has touched: pages, directory, visits.
+    /// Bytes of index memory in use: pages, directory, visit counters.
     index_bytes,
     /// Entries in the expiry queue, including those of objects that are gone.
     expiry_entries,
     /// Bytes of the ghost list.
     ghost_bytes,
-    /// Target size of probation in bytes, as adjusted by objects that returned after eviction.
+    /// Target size of the probation logs in bytes, adjusted when objects return soon after eviction.
     probation_bytes,
-    /// Objects linked under a hash that had none.
+    /// Objects linked under a hash that was not in the index.
     inserts,
-    /// Objects linked in place of one with the same key (or hash).
+    /// Objects linked in place of another with the same key (or hash).
     replacements,
     /// Objects unlinked because they expired.
     expiries,
@@ -83,13 +83,13 @@ tally! {
     refused_short,
     /// Objects refused because the index had no slot (also counted in `refused_no_room`).
     refused_crowded,
-    /// Objects abandoned before they were complete.
+    /// Objects that were abandoned before they were complete.
     abandoned,
     /// Segments that were freed.
     reclaims,
-    /// Freed segments that got new memory, because sockets may still send from the old.
+    /// Freed segments that got new memory, because sockets may still send from the old pages.
     renewals,
-    /// Objects on the file, some of which may be gone with its oldest segments.
+    /// Objects on the file, some of which may be lost with its oldest segments.
     file_objects,
     /// Bytes of the directories of the objects on the file.
     file_directory_bytes,
@@ -97,12 +97,13 @@ tally! {
     file_not_admitted,
     /// Large objects that are being copied to the file.
     file_copying,
-    /// Objects copied to the file.
+    /// Objects that were copied to the file.
     file_kept,
-    /// Objects evicted from memory that were copied to the file again, because the segment of their first
+    /// Objects that were copied to the file again when they were evicted, because the segment of their first
     /// copy had been given up.
     file_written_back,
-    /// Objects not copied to the file because too much was waiting to be written, or no segment was free.
+    /// Objects not copied to the file because too much data was waiting to be written, or no segment was
+    /// free.
     file_refused,
     /// Objects on the file that were dropped because parts of them were missing.
     file_incomplete,
@@ -110,7 +111,7 @@ tally! {
     file_crowded_out,
     /// Parts of large objects written to the file.
     file_parts,
-    /// Heads written to the file alone, because the body of their object was already there.
+    /// Heads written to the file without their body, because the body was already there.
     file_heads,
     /// Objects not copied to the file because they are too large for a file of this size.
     file_too_large,
@@ -152,7 +153,7 @@ impl Usage {
 }
 
 impl Tally {
-    /// Returns the average bytes of an object.
+    /// Returns the average size of a linked object in bytes.
     pub(super) fn object_bytes(&self) -> u64 {
         self.live_bytes.value() / self.objects.value().max(1)
     }
@@ -185,7 +186,7 @@ impl Count {
         self.0.store(value, Relaxed);
     }
 
-    /// Adds from a core that is not the owner.
+    /// Adds from a core that does not own the counter.
     pub(super) fn add_shared(&self, more: u64) {
         self.0.fetch_add(more, Relaxed);
     }

@@ -4,8 +4,8 @@
 //! Words ──▶ | anonymous mapping, 2 MiB aligned, zero, resident only where touched |
 //!             seen as &[AtomicU64]: a race reads wrong values, never undefined behaviour
 //! ```
-//! All users of this (arena of segments, index pages, directories, visit counters) are safe code over such a
-//! slice.
+//! All users of this memory (arena of segments, index pages, directories, visit counters) are safe code over
+//! such a slice.
 
 use std::{
     io,
@@ -17,7 +17,7 @@ use super::atomics::AtomicU64;
 /// Bytes of a huge page on x86-64 and on AArch64 with 4 KiB pages; mappings are aligned to it.
 pub const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// A fixed slice of words, initially zero. Untouched parts cost address space only.
+/// A fixed slice of words, initially zero. Untouched parts cost only address space.
 #[derive(Debug)]
 pub struct Words {
     memory: memory::Memory,
@@ -34,7 +34,7 @@ impl Words {
         Ok(Self { memory: memory::Memory::reserve(len, huge)? })
     }
 
-    /// Replaces the memory of the words in `range`: they are zero then, and resident only once they are
+    /// Replaces the memory of the words in `range`: afterwards they are zero, and resident only once they are
     /// touched again. Data that the kernel is still sending from the old pages ([`lend`](super::lend)) is
     /// unchanged.
     ///
@@ -57,7 +57,7 @@ impl Deref for Words {
     }
 }
 
-/// Prefetches the (first) cache line of `word`. A hint that does not change the program's results.
+/// Prefetches the (first) cache line of `word`. Only a hint: it does not change the program's results.
 #[inline]
 pub fn prefetch<T>(word: &T) {
     #[cfg(all(target_arch = "x86_64", not(feature = "loom")))]
@@ -116,7 +116,7 @@ mod memory {
             if huge {
                 // SAFETY: the range lies in this mapping; the advice only changes the size of its pages.
                 let refused = unsafe { madvise(first.as_ptr(), bytes - skip, Advice::LinuxHugepage) };
-                // A kernel built without huge pages returns EINVAL, which is slower but not wrong.
+                // A kernel built without huge pages returns EINVAL; normal pages are slower but correct.
                 let _ = refused;
             }
             Ok(Self { mapping, mapping_bytes: bytes, first: first.cast(), len })
@@ -170,7 +170,7 @@ mod memory {
             &self.0
         }
 
-        /// Only zeroes the words, because a loom model lends no pages.
+        /// Only zeroes the words, because no pages are lent in a loom model.
         pub(super) fn renew(&self, words: &[AtomicU64]) -> io::Result<()> {
             words.iter().for_each(|word| word.store(0, super::super::atomics::Ordering::Relaxed));
             Ok(())

@@ -1,4 +1,4 @@
-//! Writing words of memory to a file without a copy, optionally past the page cache.
+//! Writing words of memory to a file without a copy, optionally bypassing the page cache.
 
 use std::{
     fs::File,
@@ -9,8 +9,8 @@ use std::{
 
 use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
 
-/// Writes all of `words` at byte `offset` of `file`. If another thread stores to the words meanwhile, some of
-/// its stores are in the file and some are not, as after any race.
+/// Writes all of `words` at byte `offset` of `file`. If another thread stores to the words meanwhile, the
+/// file contains an arbitrary subset of these stores, as after any race.
 ///
 /// If the file was opened with `O_DIRECT`, words, length and offset must be aligned to its blocks.
 ///
@@ -44,7 +44,7 @@ pub fn write_words(file: &File, words: &[AtomicU64], offset: u64) -> io::Result<
     Ok(())
 }
 
-/// Locks the whole file for as long as it is open; `false` if another process holds the lock.
+/// Locks the whole file until it is closed; returns `false` if another process holds the lock.
 ///
 /// # Errors
 /// Returns any other error of `flock(2)`.
@@ -56,7 +56,7 @@ pub fn lock(file: &File) -> io::Result<bool> {
     }
 }
 
-/// Sets the length of the file to at least `bytes`, and allocates their space on the disk.
+/// Sets the length of the file to at least `bytes`, and allocates that space on the disk.
 ///
 /// # Errors
 /// Returns the error of `fallocate(2)`: `ENOSPC`; `EOPNOTSUPP` if the file system does not support it.
@@ -64,7 +64,7 @@ pub fn preallocate(file: &File, bytes: u64) -> io::Result<()> {
     Ok(rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes)?)
 }
 
-/// Frees the space of a range, which reads as zeros then. Pages that the kernel is still sending are
+/// Frees the space of a range, which then reads as zeros. Pages that the kernel is still sending are
 /// unchanged.
 ///
 /// # Errors

@@ -3,14 +3,14 @@
 //! ```text
 //!   file ──pread──▶ Span                        a helper thread: it may wait for the disk
 //!   file ──mmap(MAP_PRIVATE, MADV_RANDOM)──▶ ReadMapping
-//!            │ is_resident: mincore             a loop may ask; it never waits
-//!            │ span:        the bytes           a loop may read what was resident a moment ago
+//!            │ is_resident: mincore             a loop may call it; it never waits
+//!            │ span:        the bytes           a loop may read pages that were resident a moment ago
 //!            └ populate:    MADV_POPULATE_READ  a helper: it may wait for the disk
 //! ```
 //! The mapping is private, so no write reaches the file through it. It is mapped writable although it is
 //! never written, because a [`Span`] is safe to write to: a write by mistake would only change a copy of the
-//! page. `mincore` is reliable only in a process that owns the file or may write it (`mincore(2)`); to others
-//! it reports all pages as resident, so the file is opened for writing too.
+//! page. `mincore` is reliable only in a process that owns the file or may write to it (`mincore(2)`); for
+//! other processes it reports all pages as resident, so the file is opened for writing too.
 
 use std::{
     ffi::c_void,
@@ -25,9 +25,9 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
 use super::{atomics::AtomicU64, mapping::Pattern, span::Span};
 
-/// Bytes of a page, as `mincore` counts them. Mapping fails at the start on a system with larger pages.
+/// Bytes of a page, as `mincore` counts them. On a system with larger pages, mapping fails with an error.
 pub const PAGE_BYTES: usize = 4096;
-/// Pages per call of `mincore`; its result is on the stack.
+/// Maximum number of pages per call of `mincore`, whose result is on the stack.
 const PAGES_ASKED: usize = 256;
 
 /// Reads from byte `at` of the file into the span until it is full or the file ends, and returns the number
@@ -35,7 +35,7 @@ const PAGES_ASKED: usize = 256;
 /// blocks of the disk. Waits for the disk.
 ///
 /// # Errors
-/// Returns the error of `pread(2)`: `EIO` if the disk fails, `EINVAL` if something is not aligned.
+/// Returns the error of `pread(2)`: `EIO` if the disk fails, `EINVAL` if an alignment is wrong.
 pub fn read_at(file: BorrowedFd<'_>, at: u64, into: Span<'_>) -> io::Result<usize> {
     let mut done = 0;
     while done < into.len() {
@@ -75,8 +75,8 @@ unsafe impl Send for ReadMapping {}
 unsafe impl Sync for ReadMapping {}
 
 impl ReadMapping {
-    /// Maps the first `bytes` bytes of `file`, with `MADV_RANDOM`: a fault loads its page and no readahead
-    /// window (7 MiB for one object where the disk is configured so).
+    /// Maps the first `bytes` bytes of `file`, with `MADV_RANDOM`: a fault loads only its page and no
+    /// readahead window (which could be 7 MiB for one object, depending on the disk's configuration).
     ///
     /// If the file is truncated later, an access beyond its end raises `SIGBUS`, as a failing disk does: both
     /// end the process; neither is undefined behaviour.
@@ -136,7 +136,8 @@ impl ReadMapping {
     }
 
     /// Returns the bytes of a range of the file. Reading pages that are not resident waits for the disk: call
-    /// [`Self::is_resident`] before each read (`facts`: no filter is safe).
+    /// [`Self::is_resident`] before each read. No filter by time or volume makes that call avoidable
+    /// (`docs/measurements/009-reading-the-disk.md`).
     ///
     /// # Panics
     /// Panics if the range is not within the mapping.
@@ -169,7 +170,7 @@ impl ReadMapping {
     }
 
     /// Counts the pages of a range that are in the page cache: for the residency map, on a thread that may
-    /// take a while.
+    /// block.
     ///
     /// # Errors
     /// Returns the same errors as [`Self::is_resident`].
@@ -205,8 +206,8 @@ impl ReadMapping {
         Ok(())
     }
 
-    /// Loads a range into the page cache and maps its pages, so that a loop's read of it causes not even a
-    /// minor fault. Waits for the disk.
+    /// Loads a range into the page cache and maps its pages, so that a loop's read of the range does not even
+    /// cause a minor fault. Waits for the disk.
     ///
     /// # Errors
     /// Returns the error of `madvise(2)`: `EFAULT` if the disk failed or the file was truncated, `EINVAL` if
@@ -230,7 +231,7 @@ impl ReadMapping {
         if range.is_empty() {
             return (start, start);
         }
-        // The mapping is whole pages, so the end is within it.
+        // The mapping consists of whole pages, so the rounded end is still within it.
         (start, range.end.next_multiple_of(PAGE_BYTES))
     }
 }

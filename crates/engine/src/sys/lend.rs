@@ -4,13 +4,13 @@
 //!  words of the store ──vmsplice──▶ pipe of the core (references) ──splice──▶ socket (the same references)
 //! ```
 //! Copying 64 KiB into a socket costs more than the rest of such a hit, especially if another core last used
-//! the target pages. Lent data is not copied, so the *pages* must stay unchanged until the last reader has
-//! them, long after the call. Code that reuses the words therefore puts new pages there first
+//! the target pages. Lent data is not copied, so the *pages* must stay unchanged until the receiver has the
+//! data, long after the call. Code that reuses the words therefore puts new pages there first
 //! ([`Words::renew`](super::arena::Words::renew)), and the kernel keeps the old ones as long as it needs
 //! them.
 //!
-//! *Bound:* 256 KiB are sent at once. *Waiting:* never. Data that the socket does not take is dropped from
-//! the pipe, so that the pipe is empty between two calls.
+//! *Bound:* at most 256 KiB are sent at once. *Waiting:* never. Data that the socket does not accept is
+//! dropped from the pipe, so that the pipe is empty between two calls.
 
 use std::{
     fs::{File, OpenOptions},
@@ -35,22 +35,22 @@ pub struct Lender {
     into: OwnedFd,
     /// Reading end of the pipe.
     out_of: OwnedFd,
-    /// `/dev/null`, to drop data that a socket did not take.
+    /// `/dev/null`, into which data is dropped that a socket did not accept.
     nowhere: File,
-    /// Maximum references in the pipe, one per page.
+    /// Maximum number of page references that the pipe can hold.
     pages_max: usize,
     page_bytes: usize,
 }
 
 impl Lender {
-    /// Opens the pipe and tries it.
+    /// Opens the pipe and tests it.
     ///
     /// # Errors
     /// Returns the error of `pipe2(2)`, `vmsplice(2)`, `splice(2)` or of opening `/dev/null`: a sandbox may
     /// refuse any of them.
     pub fn open() -> io::Result<Self> {
         let (out_of, into) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-        // Refused for a user with many pipes; less is then sent at once.
+        // The kernel refuses this for a user with many pipes; then fewer bytes are sent at once.
         let _ = fcntl_setpipe_size(&into, PIPE_BYTES);
         let page_bytes = rustix::param::page_size();
         let pages_max = fcntl_getpipe_size(&into)? / page_bytes;
@@ -64,14 +64,14 @@ impl Lender {
     }
 
     /// Sends like [`send_parts`], and lends the first run of [`Part::Lent`] parts instead of copying it.
-    /// Makes two more system calls, neither of which copies; allocates nothing.
+    /// Makes two more system calls, neither of which copies; allocates no memory.
     ///
     /// # Errors
     /// Returns the same errors as [`send_parts`]. (`splice` has no `MSG_NOSIGNAL`: the process must ignore
     /// `SIGPIPE`, as Rust programs do.)
     ///
     /// # Panics
-    /// Panics if data that a socket did not take cannot be dropped, because it would be sent to another
+    /// Panics if data that a socket did not accept cannot be dropped, because it would be sent to another
     /// client.
     pub fn send_parts(&mut self, fd: BorrowedFd<'_>, parts: &[Part<'_>]) -> io::Result<usize> {
         let (before, lent) = parts
@@ -86,7 +86,7 @@ impl Lender {
             return Ok(sent);
         }
         let Ok(put) = self.put(&vectors[..used]) else {
-            // On failure, such as out of memory for references, the parts are copied.
+            // If lending fails, for example for lack of memory for references, the parts are copied.
             return send_parts(fd, lent).map(|more| sent + more).or_else(|error| some_or(sent, error));
         };
         let moved = retry(|| splice(&self.out_of, None, fd, None, put, SpliceFlags::NONBLOCK));
@@ -98,8 +98,8 @@ impl Lender {
         moved.map(|moved| sent + moved).or_else(|error| some_or(sent, error))
     }
 
-    /// Collects the first lent parts, up to the bytes that the pipe has room for; returns the vectors, their
-    /// number, and their total bytes.
+    /// Collects the first lent parts, as far as they fit into the pipe; returns their I/O vectors, the number
+    /// of vectors, and their total bytes.
     fn vectors(&self, parts: &[Part<'_>]) -> ([libc::iovec; PARTS_MAX], usize, usize) {
         let mut vectors = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; PARTS_MAX];
         let (mut used, mut bytes, mut pages_left) = (0, 0, self.pages_max);
@@ -119,7 +119,8 @@ impl Lender {
         (vectors, used, bytes)
     }
 
-    /// Returns the span, or the part of it that lies in `pages_left` pages, and subtracts those pages.
+    /// Returns the I/O vector of the span, shortened to `pages_left` pages, and subtracts the pages that it
+    /// takes.
     fn fitting(&self, span: Span<'_>, pages_left: &mut usize) -> libc::iovec {
         let mut vector = span.iovec();
         let skip = vector.iov_base.addr() % self.page_bytes;
@@ -162,7 +163,7 @@ impl Lender {
     }
 }
 
-/// Returns the bytes already sent rather than a later error, which the next call meets again.
+/// Returns the bytes already sent rather than a later error, which the next call will encounter again.
 fn some_or(sent: usize, error: io::Error) -> io::Result<usize> {
     if sent > 0 { Ok(sent) } else { Err(error) }
 }
@@ -214,7 +215,7 @@ mod tests {
             assert_eq!(received, [b"head ", &bytes[from..to]].concat());
         }
         assert_eq!(lender.send_parts(near.as_fd(), &[]).unwrap(), 0);
-        // Plain parts after lent ones are left for the next call.
+        // Plain parts that follow lent ones are left for the next call.
         let parts = [Part::Lent(buffer.span().slice(0..9)), Part::Plain(b"tail")];
         assert_eq!(lender.send_parts(near.as_fd(), &parts).unwrap(), 9);
     }

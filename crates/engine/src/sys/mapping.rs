@@ -3,10 +3,10 @@
 //! ```text
 //! file ──mmap(MAP_SHARED)──▶ | word 0 | word 1 | … |   seen as &[AtomicU64]
 //! ```
-//! No event loop stores into a mapped file on a disk (`facts`: it stalls); benchmarks use these to measure
-//! paging. The loops' journal (`journal`) is in memory without a disk behind it (`memfd_create`). Other
-//! processes may write to the same file at any time, so a word is an atomic and not a plain integer: a race
-//! reads old or new values, never undefined behaviour.
+//! No event loop stores into a mapped file on a disk, because such a store can stall; benchmarks use these
+//! mappings to measure paging. The loops' journal (`journal`) is in memory without a disk behind it
+//! (`memfd_create`). Other processes may write to the same file at any time, so a word is an atomic and not a
+//! plain integer: a race reads old or new values, never undefined behaviour.
 
 use std::{
     ffi::c_void,
@@ -24,12 +24,12 @@ use super::file_words::{PAGE_BYTES, ReadMapping};
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
-/// Access pattern of a mapping, as told to the kernel.
+/// Expected access pattern of a mapping, as advice to the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pattern {
-    /// `MADV_NORMAL`: a fault loads the readahead window.
+    /// `MADV_NORMAL`: a page fault loads the whole readahead window.
     Normal,
-    /// `MADV_RANDOM`: a fault loads only its page.
+    /// `MADV_RANDOM`: a page fault loads only its own page.
     Random,
 }
 
@@ -61,9 +61,9 @@ impl MappedWords {
         Self::mapped(file, len, MapFlags::SHARED)
     }
 
-    /// Maps the first `len` words of a file that is open for reading, to read what other processes store
-    /// there. A store through this mapping would only change a copy of the page, so the words can be handed
-    /// out like those of [`MappedWords::map`].
+    /// Maps the first `len` words of a file that is open for reading, to read the values that other processes
+    /// store there. A store through this mapping would only change a copy of the page, so the words can be
+    /// used like those of [`MappedWords::map`].
     ///
     /// # Errors
     /// Returns the same errors as [`MappedWords::map`].
@@ -103,8 +103,8 @@ impl MappedWords {
         Ok(())
     }
 
-    /// Removes the pages from this mapping, but not from the page cache: the next access to each causes a
-    /// fault. No word is lost, because the mapping is shared.
+    /// Removes the pages from this mapping, but not from the page cache: the next access to each page causes
+    /// a fault. No word is lost, because the mapping is shared.
     ///
     /// # Errors
     /// Returns the error of `madvise`.
@@ -143,12 +143,12 @@ impl Drop for MappedWords {
 
 /// Memory that is paged to the disk: words in a file without a name, which no other process can open.
 ///
-/// For a mapped file that has a name, see [`MappedWords`]: there another process may write at any time. Here
-/// none can, so the words are plain integers.
+/// Unlike the words of a named file ([`MappedWords`]), which another process may write at any time, these
+/// words are plain integers.
 #[derive(Debug)]
 pub struct PagedMemory {
-    /// Invariant: maps all of a file without a name, which is written only through this mapping: its
-    /// descriptors are `file` and those in [`WriteOut`]s.
+    /// Invariant: maps the whole of a file without a name, which is written only through this mapping. Its
+    /// only descriptors are `file` and those in [`WriteOut`]s.
     words: MappedWords,
     file: File,
 }
@@ -163,7 +163,7 @@ impl PagedMemory {
     pub fn create(directory: &Path, len: usize) -> io::Result<Self> {
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::EXCL;
         let file = File::from(rustix::fs::open(directory, flags, Mode::RUSR | Mode::WUSR)?);
-        // A length beyond all disks is refused like a full disk.
+        // A length that is too large for any disk is refused like a full disk.
         let bytes = (len as u64).saturating_mul(size_of::<AtomicU64>() as u64);
         rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes)?;
         Ok(Self { words: MappedWords::map(&file, len)?, file })
@@ -177,7 +177,7 @@ impl PagedMemory {
         self.words.expect(pattern)
     }
 
-    /// Returns a handle that writes changes out, for code that does not hold the memory itself.
+    /// Returns a handle that writes changes to the disk, for code that does not hold the memory itself.
     ///
     /// # Errors
     /// Returns the system's error if there are too many open files.
@@ -186,12 +186,12 @@ impl PagedMemory {
     }
 }
 
-/// Handle that can only write out the changes in a [`PagedMemory`].
+/// Handle that can only write the changes in a [`PagedMemory`] to the disk.
 #[derive(Debug)]
 pub struct WriteOut(File);
 
 impl WriteOut {
-    /// Waits until everything stored is on the disk: pages are then clean, and the kernel may reclaim them at
+    /// Waits until all stored words are on the disk: pages are then clean, and the kernel may reclaim them at
     /// no cost.
     ///
     /// # Errors
@@ -200,7 +200,7 @@ impl WriteOut {
         self.0.sync_data()
     }
 
-    /// Returns a handle for counting how many of the memory's whole pages the kernel keeps.
+    /// Returns a handle for counting how many of the memory's whole pages are in the page cache.
     ///
     /// # Errors
     /// Returns the errors of [`ReadMapping::map`], in particular if the memory is smaller than one page.
@@ -210,7 +210,7 @@ impl WriteOut {
     }
 }
 
-/// Counter of a [`PagedMemory`]'s pages in the page cache. It cannot read their contents.
+/// Counter of the pages of a [`PagedMemory`] that are in the page cache. It cannot read their contents.
 #[derive(Debug)]
 pub struct Residency(ReadMapping);
 
@@ -313,7 +313,7 @@ mod tests {
         assert!(memory.iter().enumerate().all(|(at, word)| *word == at as u64 * 3));
         drop(memory);
         assert!(PagedMemory::create(&directory, 0).is_err());
-        // Removing an empty directory succeeds; one with a file in it would be refused.
+        // The removal succeeds only if the directory is empty, which shows that no file was left in it.
         std::fs::remove_dir(&directory).unwrap();
         assert!(PagedMemory::create(&directory, 8).is_err());
     }

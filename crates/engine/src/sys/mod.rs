@@ -1,4 +1,5 @@
-//! The only unsafe code of the engine. Each wrapper states its conditions and which code ensures them.
+//! The only unsafe code of the engine. Each wrapper states its safety conditions and the code that ensures
+//! them.
 #![allow(unsafe_code)]
 
 pub mod arena;

@@ -10,18 +10,18 @@
 //!
 //! Both indices only increase (they wrap after 2^64 messages); slot `i & mask` belongs to the consumer while
 //! `head <= i < tail` and to the producer otherwise. Each side keeps a copy of the other's index and reads
-//! the shared one only when its copy says full (or empty). In steady flow the two cache lines therefore
-//! travel once per lap or per batch and not once per message.
+//! the shared one only when its copy says full (or empty). In steady flow the two cache lines therefore move
+//! between the cores once per lap or per batch and not once per message.
 //!
 //! A dropped consumer drops the messages left in the ring, and the producer drops later messages when it next
-//! calls [`Producer::drop_if_abandoned`]: dropping a message that carries a reply channel closes it, so a
-//! task that waits for the reply learns that there is none. The word `end` decides which side must empty the
-//! ring:
+//! calls [`Producer::drop_if_abandoned`]: dropping a message that carries a reply channel closes the channel,
+//! so a task that waits for the reply learns that there is none. The word `end` decides which side must empty
+//! the ring:
 //!
 //! ```text
-//!   OPEN ──consumer goes──▶ GONE ──ring emptied──▶ GONE | LEFT     from LEFT on the producer empties it
-//!                            │ ▲ producer has pushed meanwhile: GONE | AGAIN, and the consumer empties it once more
-//!                            └─┘
+//!   OPEN ──consumer dropped──▶ GONE ──ring emptied──▶ GONE | LEFT     from LEFT on the producer empties it
+//!                               │ ▲ producer has pushed meanwhile: GONE | AGAIN, and the consumer empties it once more
+//!                               └─┘
 //! ```
 //!
 //! Safe code cannot break the ring: a half is `Send` but neither `Clone` nor `Sync`, so each index has one
@@ -35,11 +35,11 @@ use shim::{Arc, AtomicU8, AtomicUsize, Ordering, UnsafeCell, fence};
 const GONE: u8 = 1;
 /// Bit of [`RingBuffer::end`]: the producer has pushed while the consumer emptied the ring for the last time.
 const AGAIN: u8 = 2;
-/// Bit of [`RingBuffer::end`]: the consumer is done with the ring, which belongs to the producer alone.
+/// Bit of [`RingBuffer::end`]: the consumer has finished, and the ring belongs to the producer alone.
 const LEFT: u8 = 4;
 
-/// A value on two adjacent cache lines: an index that one core writes and another reads must not share either
-/// (the hardware fetches lines in pairs).
+/// A value on its own pair of adjacent cache lines: an index that one core writes and another reads must not
+/// share a line with other data (the hardware fetches lines in pairs).
 #[repr(align(128))]
 #[derive(Debug)]
 struct Line<T>(T);
@@ -49,11 +49,11 @@ struct RingBuffer<T> {
     head: Line<AtomicUsize>,
     /// Next slot to be filled. Written by the producer only.
     tail: Line<AtomicUsize>,
-    /// Slots; their number is a power of two, at least `capacity`. A slot is initialised exactly if `head <=
-    /// i < tail`.
+    /// Slots of the ring; their number is a power of two, at least `capacity`. A slot is initialised exactly
+    /// if `head <= i < tail`.
     slots: Box<[UnsafeCell<MaybeUninit<T>>]>,
     capacity: usize,
-    /// Bits that are written only when a half is dropped; next to the fields that never change.
+    /// Bits that are written only when a half is dropped, and so are kept next to fields that never change.
     end: AtomicU8,
 }
 
@@ -71,8 +71,8 @@ impl<T> RingBuffer<T> {
 }
 
 impl<T> RingBuffer<T> {
-    /// Drops all values before `tail`. The caller is the only one that still takes values out, or has taken
-    /// over from the consumer ([`LEFT`], seen with Acquire).
+    /// Drops all values before `tail`. The caller must be the only one that still takes values out, or have
+    /// taken over from the consumer ([`LEFT`], seen with Acquire).
     fn drop_all(&self, tail: usize) {
         let mut head = self.head.0.load(Ordering::Relaxed);
         while head != tail {
@@ -91,7 +91,7 @@ impl<T> RingBuffer<T> {
 
 impl<T> Drop for RingBuffer<T> {
     fn drop(&mut self) {
-        // The last half is dropped, and dropping an Arc orders the operations of both before this.
+        // Both halves are dropped by now, and dropping an Arc orders the operations of both before this.
         let tail = self.tail.0.load(Ordering::Relaxed);
         self.drop_all(tail);
     }
@@ -101,7 +101,7 @@ impl<T> Drop for Consumer<T> {
     fn drop(&mut self) {
         let end = &self.shared.end;
         end.fetch_or(GONE, Ordering::AcqRel);
-        // Pairs with the producer's fence between its push and its load of `end`.
+        // This fence pairs with the producer's fence between its push and its load of `end`.
         fence(Ordering::SeqCst);
         loop {
             let tail = self.shared.tail.0.load(Ordering::Acquire);
@@ -115,25 +115,25 @@ impl<T> Drop for Consumer<T> {
     }
 }
 
-/// Sending end of a ring. One thread at a time holds it.
+/// Sending end of a ring. Only one thread at a time can hold it.
 pub struct Producer<T> {
     shared: Arc<RingBuffer<T>>,
-    /// Value of `shared.tail`; this half is its only writer.
+    /// Current value of `shared.tail`, of which this producer is the only writer.
     tail: Cell<usize>,
-    /// Value of `shared.head` at the last read; never ahead of it.
+    /// Value of `shared.head` when it was last read; never ahead of the current value.
     head_seen: Cell<usize>,
 }
 
-/// Receiving end of a ring. One thread at a time holds it.
+/// Receiving end of a ring. Only one thread at a time can hold it.
 pub struct Consumer<T> {
     shared: Arc<RingBuffer<T>>,
-    /// Value of `shared.head`; this half is its only writer.
+    /// Current value of `shared.head`, of which this consumer is the only writer.
     head: Cell<usize>,
-    /// Value of `shared.tail` at the last read; never ahead of it.
+    /// Value of `shared.tail` when it was last read; never ahead of the current value.
     tail_seen: Cell<usize>,
 }
 
-/// Creates a ring for up to `capacity` messages; all memory is reserved now.
+/// Creates a ring for up to `capacity` messages; all memory is reserved at once.
 ///
 /// # Panics
 /// Panics if `capacity` is 0, or more than half of the address space.
@@ -155,7 +155,7 @@ pub fn channel<T: Send>(capacity: usize) -> (Producer<T>, Consumer<T>) {
 }
 
 impl<T: Send> Producer<T> {
-    /// Returns whether the next push has room. Only pushes use up room, so a true result holds until then.
+    /// Returns whether the next push has room. The room remains until this producer pushes a value.
     #[must_use]
     pub fn has_room(&self) -> bool {
         self.head_seen.set(self.shared.head.0.load(Ordering::Acquire));
@@ -169,7 +169,7 @@ impl<T: Send> Producer<T> {
     pub fn push(&self, value: T) -> Result<(), T> {
         let tail = self.tail.get();
         if tail.wrapping_sub(self.head_seen.get()) >= self.shared.capacity {
-            // Acquire: the consumer's read of the slot comes before this side's write to it.
+            // Acquire: the consumer's read of the slot happens before this producer's write to it.
             self.head_seen.set(self.shared.head.0.load(Ordering::Acquire));
             if tail.wrapping_sub(self.head_seen.get()) >= self.shared.capacity {
                 return Err(value);
@@ -189,9 +189,9 @@ impl<T: Send> Producer<T> {
         Ok(())
     }
 
-    /// Drops the ring's messages if its consumer is gone, and returns whether it is. The caller must have a
-    /// full fence (SeqCst) between its last push and this call: then either the consumer has seen that push,
-    /// or this call sees that the consumer is gone.
+    /// Drops the ring's messages if its consumer is gone, and returns whether it is. The caller must execute
+    /// a full fence (SeqCst) between its last push and this call: then either the consumer has seen that
+    /// push, or this call sees that the consumer is gone.
     pub fn drop_if_abandoned(&self) -> bool {
         if self.shared.end.load(Ordering::Relaxed) == 0 {
             return false;
@@ -203,7 +203,7 @@ impl<T: Send> Producer<T> {
         true
     }
 
-    /// Returns how many messages fit.
+    /// Returns the maximum number of messages in the ring.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.shared.capacity
@@ -223,15 +223,15 @@ impl<T: Send> Consumer<T> {
     }
 
     /// Appends to `into` all messages that are in the ring now, and returns their number. Reads the
-    /// producer's index once and stores the own index once, whatever the number.
+    /// producer's index once and stores its own index once, whatever the number of messages.
     pub fn pop_all(&self, into: &mut Vec<T>) -> usize {
         if self.is_empty() {
             return 0;
         }
         let (head, tail) = (self.head.get(), self.tail_seen.get());
         let count = tail.wrapping_sub(head);
-        // Reserved before the first value is taken: from here on no panic can leave a value taken but still
-        // counted.
+        // The room is reserved before the first value is taken: from here on no panic can leave a value taken
+        // but still counted.
         into.reserve(count);
         for index in 0..count {
             into.push(self.take(head.wrapping_add(index)));
@@ -244,13 +244,13 @@ impl<T: Send> Consumer<T> {
     /// producer writes).
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        // Acquire: the producer's write of the slots comes before the consumer's reads.
+        // Acquire: the producer's write of the slots happens before the consumer's reads.
         self.tail_seen.set(self.shared.tail.0.load(Ordering::Acquire));
         self.tail_seen.get() == self.head.get()
     }
 
-    /// Moves the value out of slot `index`. The caller guarantees `head <= index < tail_seen`, and calls
-    /// [`Self::release`] past it, once, before anything else.
+    /// Moves the value out of slot `index`. The caller guarantees `head <= index < tail_seen`, and must then
+    /// release the slot with [`Self::release`], once, before any other operation.
     fn take(&self, index: usize) -> T {
         debug_assert!(self.tail_seen.get().wrapping_sub(index) as isize > 0, "taken past the tail");
         self.shared.slot(index).with_mut(|slot| {
@@ -263,7 +263,7 @@ impl<T: Send> Consumer<T> {
 
     fn release(&self, head: usize) {
         self.head.set(head);
-        // Release: the consumer's reads of the slots come before the producer's next writes.
+        // Release: the consumer's reads of the slots happen before the producer's next writes.
         self.shared.head.0.store(head, Ordering::Release);
     }
 }
@@ -298,7 +298,7 @@ mod shim {
         atomic::{AtomicU8, AtomicUsize, Ordering, fence},
     };
 
-    /// The part of `loom::cell::UnsafeCell` that the ring uses.
+    /// Stand-in for `loom::cell::UnsafeCell`, with the methods that the ring uses.
     #[derive(Debug)]
     pub(super) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
 

@@ -1,4 +1,4 @@
-//! Signals that must not end or stop the process.
+//! Ignoring signals that must not end or stop the process.
 //!
 //! A handler that does nothing is not enough for all of them: the kernel lets a background process write to
 //! its terminal only if SIGTTOU is *ignored*; with a handler that restarts system calls the write is retried
@@ -6,7 +6,7 @@
 
 use std::{io, mem, ptr};
 
-/// Ignores a signal, for the whole process and from now on.
+/// Ignores a signal from now on, for the whole process.
 ///
 /// # Errors
 /// Returns the system's error if there is no such signal, or it cannot be ignored (SIGKILL, SIGSTOP).

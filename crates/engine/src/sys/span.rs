@@ -6,7 +6,7 @@
 //! ```
 //! A [`Span`] reads and writes whole words with relaxed atomics (a byte at the edge by reading its word), so
 //! a race gives wrong bytes, never undefined behaviour. `engine::store` decides which thread may write when.
-//! One span has one writer at a time, because the edge words are read, changed and written back.
+//! A span may have only one writer at a time, because the edge words are read, changed and written back.
 
 use std::{fmt, ops::Range};
 
@@ -20,15 +20,15 @@ const WORD: usize = size_of::<u64>();
 /// A range of bytes in shared words. Cheap to copy; the words are not copied.
 #[derive(Clone, Copy)]
 pub struct Span<'a> {
-    /// The words that the range touches, and no others.
+    /// The words that contain bytes of the range, and no others.
     words: &'a [AtomicU64],
-    /// Bytes of the first word before the range; less than 8.
+    /// Number of bytes in the first word that come before the range; less than 8.
     skip: usize,
     len: usize,
 }
 
 impl<'a> Span<'a> {
-    /// Creates a span of bytes `range` of `words`, counted from the first byte of the first word.
+    /// Creates a span of the bytes `range` of `words`, counted from the first byte of the first word.
     ///
     /// # Panics
     /// Panics if the range is not within the words.
@@ -43,7 +43,7 @@ impl<'a> Span<'a> {
         Self { words, skip: range.start % WORD, len: range.end - range.start }
     }
 
-    /// Returns the number of bytes.
+    /// Returns the length of the span in bytes.
     #[inline]
     pub fn len(&self) -> usize {
         self.len
@@ -55,7 +55,7 @@ impl<'a> Span<'a> {
         self.len == 0
     }
 
-    /// Returns the part `range`, counted from the start of this span.
+    /// Returns the sub-span `range`, counted from the start of this span.
     ///
     /// # Panics
     /// Panics if the range is not within the span.
@@ -65,7 +65,7 @@ impl<'a> Span<'a> {
         Self::new(self.words, range.start + self.skip..range.end + self.skip)
     }
 
-    /// Appends the bytes to `out`.
+    /// Appends the bytes of the span to `out`.
     #[inline]
     pub fn copy_to(&self, out: &mut Vec<u8>) {
         out.reserve(self.len);
@@ -78,10 +78,10 @@ impl<'a> Span<'a> {
         unsafe { out.set_len(len) };
     }
 
-    /// Copies the bytes to `out`.
+    /// Copies the bytes of the span to `out`.
     ///
     /// # Panics
-    /// Panics if `out` has another length.
+    /// Panics if `out` has a different length.
     #[inline]
     pub fn copy_to_slice(&self, out: &mut [u8]) {
         assert_eq!(out.len(), self.len, "a span is copied whole");
@@ -89,7 +89,7 @@ impl<'a> Span<'a> {
         unsafe { self.read_to(out.as_mut_ptr()) }
     }
 
-    /// Returns whether the range holds exactly these bytes.
+    /// Returns whether the span contains exactly these bytes.
     #[inline]
     #[expect(
         clippy::should_implement_trait,
@@ -108,10 +108,10 @@ impl<'a> Span<'a> {
             && tail.is_none_or(|edge| edge.bytes(&mut [0; WORD]) == tail_bytes)
     }
 
-    /// Writes `bytes` over the range.
+    /// Overwrites the span with `bytes`.
     ///
     /// # Panics
-    /// Panics if `bytes` has another length.
+    /// Panics if `bytes` has a different length.
     #[inline]
     pub fn write_from(&self, bytes: &[u8]) {
         assert_eq!(bytes.len(), self.len, "a span is written whole");
@@ -127,10 +127,10 @@ impl<'a> Span<'a> {
         }
     }
 
-    /// Copies the bytes of `source` over the range, in whole words if both are aligned alike.
+    /// Overwrites the span with the bytes of `source`, in whole words if both are aligned alike.
     ///
     /// # Panics
-    /// Panics if `source` has another length.
+    /// Panics if `source` has a different length.
     pub fn write_from_span(&self, source: Span<'_>) {
         assert_eq!(source.len, self.len, "a span is written whole");
         if self.skip == 0 && source.skip == 0 {
@@ -204,7 +204,7 @@ impl fmt::Debug for Span<'_> {
     }
 }
 
-/// A part of one word.
+/// Bytes at one end of a span that do not fill a whole word.
 #[derive(Clone, Copy)]
 struct Edge<'a> {
     word: &'a AtomicU64,
@@ -241,7 +241,7 @@ impl Edge<'_> {
     }
 }
 
-/// Shared words on the heap, for bytes that are not (yet) in the arena.
+/// Shared words on the heap, for bytes that are not (yet) in the store's arena.
 #[derive(Debug)]
 pub struct WordBuffer {
     words: Box<[AtomicU64]>,
@@ -249,12 +249,12 @@ pub struct WordBuffer {
 }
 
 impl WordBuffer {
-    /// Creates `len` zero bytes.
+    /// Creates a buffer of `len` zero bytes.
     pub fn new(len: usize) -> Self {
         Self { words: (0..len.div_ceil(WORD)).map(|_| AtomicU64::new(0)).collect(), len }
     }
 
-    /// Returns all bytes.
+    /// Returns all bytes of the buffer.
     pub fn span(&self) -> Span<'_> {
         Span::new(&self.words, 0..self.len)
     }
@@ -263,17 +263,17 @@ impl WordBuffer {
 /// A part of a response to send.
 #[derive(Debug, Clone, Copy)]
 pub enum Part<'a> {
-    /// The caller's bytes.
+    /// Ordinary bytes of the caller, such as a response head.
     Plain(&'a [u8]),
-    /// Bytes of the store.
+    /// Bytes in shared words, such as those of the store.
     Shared(Span<'a>),
-    /// Bytes of the store whose pages may be sent without a copy ([`lend`](super::lend)): the code that
-    /// creates this variant guarantees that they are not written before the pages are renewed.
+    /// Bytes of the store whose pages may be sent without a copy ([`lend`](super::lend)): code that creates
+    /// this variant must guarantee that they are not written before the pages are renewed.
     Lent(Span<'a>),
 }
 
 impl Part<'_> {
-    /// Returns the number of bytes.
+    /// Returns the length of the part in bytes.
     #[inline]
     pub fn len(&self) -> usize {
         match self {
@@ -303,13 +303,13 @@ mod socket {
 
     use super::{Part, Span};
 
-    /// Maximum parts that one [`send_parts`] sends.
+    /// Maximum number of parts that one [`send_parts`] sends.
     pub const PARTS_MAX: usize = 16;
 
     impl Span<'_> {
-        /// Returns the vector for the kernel, with the address of the first byte. Writing through it is
-        /// equivalent to relaxed stores, because the words are atomics (interior mutability) and no plain
-        /// reference to them exists.
+        /// Returns the kernel's I/O vector for the span, with the address of the first byte. Writing through
+        /// it is equivalent to relaxed stores, because the words are atomics (interior mutability) and no
+        /// plain reference to them exists.
         #[inline]
         pub(in crate::sys) fn iovec(&self) -> libc::iovec {
             let base = self.words.as_ptr().cast::<u8>().wrapping_add(self.skip).cast_mut();
@@ -319,8 +319,8 @@ mod socket {
 
     /// Sends the parts in order with one `sendmsg`, or one `send` if there is only one (`MSG_NOSIGNAL |
     /// MSG_DONTWAIT`). Returns how many bytes the kernel took, which may be fewer than all. Parts after the
-    /// sixteenth are left for the next call, like any bytes that the kernel did not take. Without a byte to
-    /// send there is no system call. Allocates nothing.
+    /// sixteenth are left for the next call, like any bytes that the kernel did not take. If there is no byte
+    /// to send, no system call is made. Allocates no memory.
     ///
     /// # Errors
     /// Returns the error of `sendmsg`; `WouldBlock` if the socket has no room at all.
@@ -328,8 +328,8 @@ mod socket {
         send_flagged(fd, parts, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT)
     }
 
-    /// Sends like [`send_parts`], and tells the kernel that more follows at once (`MSG_MORE`), so that both
-    /// leave together.
+    /// Sends like [`send_parts`], and tells the kernel that more data follows at once (`MSG_MORE`), so that
+    /// both are sent together.
     pub(in crate::sys) fn send_more(fd: BorrowedFd<'_>, parts: &[Part<'_>]) -> io::Result<usize> {
         send_flagged(fd, parts, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT | libc::MSG_MORE)
     }
@@ -368,8 +368,8 @@ mod socket {
         }
     }
 
-    /// Sends one run of bytes like [`send_parts`]; the kernel need not copy a message header and a vector (2%
-    /// of a small hit).
+    /// Sends one run of bytes like [`send_parts`]; saves the kernel from copying a message header and a
+    /// vector (2% of the time of a small hit).
     fn send_one(fd: BorrowedFd<'_>, vector: &libc::iovec, flags: libc::c_int) -> io::Result<usize> {
         loop {
             // SAFETY: the vector covers bytes that live as long as the parts of the caller; the kernel only reads
@@ -382,8 +382,8 @@ mod socket {
         }
     }
 
-    /// Receives into the span with one `recv` (`MSG_DONTWAIT`) and returns the number of bytes; 0 is the end
-    /// of the stream (or an empty span).
+    /// Receives into the span with one `recv` (`MSG_DONTWAIT`) and returns the number of bytes; 0 means the
+    /// end of the stream (or an empty span).
     ///
     /// # Errors
     /// Returns the error of `recv`; `WouldBlock` if there is no data yet.

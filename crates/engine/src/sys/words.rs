@@ -1,19 +1,19 @@
 //! Copies from, to and between shared words.
 //!
 //! The compiler never merges a loop of relaxed atomic accesses into accesses wider than a word. Long runs are
-//! copied by the processor's own copy instruction, where there is one: each word is read or written once, as
-//! by a relaxed access (x86-64 does not tear an aligned word), and a concurrent reader sees the old word or
+//! copied by the processor's own copy instruction, where there is one: each word is read or written once,
+//! like a relaxed access (x86-64 does not tear an aligned word), and a concurrent reader sees the old word or
 //! the new one.
 
 use super::atomics::{AtomicU64, Ordering::Relaxed};
 
 const WORD: usize = size_of::<u64>();
-/// Minimum words for the copy instruction; fewer are copied one by one, because the instruction takes as long
-/// to start.
+/// Minimum number of words for the copy instruction; fewer are copied one by one, because the instruction
+/// itself takes as long to start.
 #[cfg(all(target_arch = "x86_64", not(feature = "loom"), not(miri)))]
 const RUN_MIN: usize = 64;
 
-/// Writes `bytes` over all `words`.
+/// Overwrites all `words` with `bytes`.
 ///
 /// # Panics
 /// Panics if the lengths differ.
@@ -74,7 +74,7 @@ pub(super) unsafe fn read(words: &[AtomicU64], mut out: *mut u8) -> *mut u8 {
     out
 }
 
-/// Copies `from` over `to`, which must not overlap.
+/// Copies the words of `from` to `to`. The two must not overlap.
 ///
 /// # Panics
 /// Panics if the lengths differ.

@@ -1,4 +1,4 @@
-//! Authorities that sign clients' certificates.
+//! Certificate authorities that sign clients' certificates.
 
 use std::{path::Path, sync::Arc};
 
@@ -10,20 +10,20 @@ use sha2::{Digest, Sha256};
 
 use super::{TlsError, certificates as read_certificates, provider};
 
-/// Identifier of a set of authorities: equal for the same certificates in the same order, in whatever file.
-/// It is part of a SHA-256, so that other certificates with the same identifier cannot be found.
+/// Identifier of a set of authorities: equal for the same certificates in the same order, whichever file they
+/// are in. It is part of a SHA-256, so that other certificates with the same identifier cannot be found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct AuthoritiesId([u8; 16]);
 
 impl AuthoritiesId {
-    /// Creates an identifier that no file has, for tests.
+    /// Creates an identifier that belongs to no file, for tests.
     #[must_use]
     pub fn of_test(number: u8) -> Self {
         Self([number; 16])
     }
 }
 
-/// A set of authorities, given by their certificates.
+/// A set of certificate authorities, given by their certificates.
 #[derive(Debug, Clone)]
 pub struct Authorities {
     roots: Arc<RootCertStore>,
@@ -31,10 +31,10 @@ pub struct Authorities {
 }
 
 impl Authorities {
-    /// Reads a file with their certificates (PEM).
+    /// Reads the certificates of the authorities from a file (PEM).
     ///
     /// # Errors
-    /// Returns a [`TlsError`] with the problem of the file.
+    /// Returns a [`TlsError`] that describes the problem with the file.
     pub fn read(file: &Path) -> Result<Self, TlsError> {
         let (mut roots, mut digest) = (RootCertStore::empty(), Sha256::new());
         for certificate in read_certificates(file)? {
@@ -50,19 +50,19 @@ impl Authorities {
         Ok(Self { roots: Arc::new(roots), id: AuthoritiesId(id) })
     }
 
-    /// Returns the identifier of this set.
+    /// Returns the identifier of this set of authorities.
     #[must_use]
     pub fn id(&self) -> AuthoritiesId {
         self.id
     }
 
-    /// Creates the verifier of clients' certificates. Clients without a certificate are accepted unless it is
-    /// `required`.
+    /// Creates the verifier of clients' certificates. Clients without a certificate are accepted unless a
+    /// certificate is `required`.
     pub(super) fn verifier(&self, required: bool) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
         let provider = provider();
         let builder = WebPkiClientVerifier::builder_with_provider(Arc::clone(&self.roots), provider);
         let builder = if required { builder } else { builder.allow_unauthenticated() };
-        // This fails only without an authority, and a file without one has been refused.
+        // This fails only without any authority, and a file without one has already been refused.
         builder.build().map_err(|_| TlsError::NoAuthority)
     }
 }

@@ -1,12 +1,12 @@
-//! The certificates of a process, and which of them a client is presented with.
+//! The certificates of a process, and the choice of the one that is presented to a client.
 //!
 //! ```text
-//!   the name that a client asks for ─▶ exactly that name ─ else "*." and all but its first label ─ else the first
-//!   none: it asks by an address     ─▶ the first for an address                                  ─ else the first
+//!   the server name that a client sends ─▶ exactly that name ─ else "*." and all but its first label ─ else the first
+//!   no name: the client uses an address ─▶ the first for an address                                  ─ else the first
 //! ```
 //! The names are those in the certificates. Certificates from files come first; the others were obtained from
 //! an authority (ACME). All cores of all servers read one table, which a reload replaces as a whole: a
-//! handshake takes a reference to it under a lock that is held only for that; nothing else reads the table.
+//! handshake takes a reference to the table under a lock that is held only for that moment.
 
 #![expect(
     clippy::disallowed_types,
@@ -29,18 +29,18 @@ use x509_parser::{extensions::GeneralName, prelude::FromDer};
 
 use super::{TlsError, certificates as read_chain, wrong};
 
-/// Files of one certificate.
+/// Files of one certificate: its chain, its private key, and optionally an OCSP response.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Pair {
-    /// The chain, the server's own certificate first (PEM).
+    /// The certificate chain, with the server's own certificate first (PEM).
     pub certificates: PathBuf,
-    /// Private key of the first certificate (PEM).
+    /// Private key of the first certificate in the chain (PEM).
     pub key: PathBuf,
     /// OCSP response of the authority for stapling (RFC 6960, DER).
     pub ocsp: Option<PathBuf>,
 }
 
-/// A certificate that can be served.
+/// A server certificate with its chain and its private key.
 #[derive(Debug, Clone)]
 pub struct Certificate {
     shown: Arc<CertifiedKey>,
@@ -53,10 +53,10 @@ pub struct Certificate {
 }
 
 impl Certificate {
-    /// Reads a pair of files.
+    /// Reads a certificate from a pair of files.
     ///
     /// # Errors
-    /// Returns a [`TlsError`] with the file and its problem.
+    /// Returns a [`TlsError`] that names the file and the problem.
     pub fn read(pair: &Pair) -> Result<Self, TlsError> {
         let chain = read_chain(&pair.certificates)?;
         let key = PrivateKeyDer::from_pem_file(&pair.key)
@@ -72,7 +72,7 @@ impl Certificate {
         })
     }
 
-    /// Parses the text of a file that has both the chain and the key of its first certificate (PEM).
+    /// Parses a PEM text that contains both the chain and the private key of its first certificate.
     ///
     /// # Errors
     /// Returns a [`CertificateFault`] if chain and key do not match, or are not valid.
@@ -115,7 +115,7 @@ impl Certificate {
         Ok(Self { shown: Arc::new(shown), names, addresses, from_s, until_s })
     }
 
-    /// Returns whether the certificate covers this host, a name (case-insensitive) or an address.
+    /// Returns whether the certificate covers this host, which is a name (case-insensitive) or an IP address.
     #[must_use]
     pub fn covers(&self, host: &str) -> bool {
         if let Ok(address) = host.trim_matches(['[', ']']).parse::<IpAddr>() {
@@ -135,7 +135,7 @@ impl Certificate {
         self.names.iter().map(AsRef::as_ref)
     }
 
-    /// Returns the addresses in the certificate.
+    /// Returns the IP addresses in the certificate.
     pub fn addresses(&self) -> impl Iterator<Item = IpAddr> {
         self.addresses.iter().copied()
     }
@@ -143,7 +143,7 @@ impl Certificate {
     /// Returns the server's own certificate (DER), the first of the chain.
     #[must_use]
     pub fn own(&self) -> &CertificateDer<'static> {
-        // `new` refuses an empty chain.
+        // The chain has a first certificate, because `new` refuses an empty chain.
         &self.shown.cert[0]
     }
 }
@@ -162,7 +162,7 @@ pub enum CertificateFault {
 fn read_ocsp(path: &Path) -> Result<Vec<u8>, TlsError> {
     let file = path.to_owned();
     match std::fs::read(path) {
-        // An OCSPResponse is a SEQUENCE (RFC 6960 §4.2.1); PEM is a common mistake.
+        // An OCSPResponse is a SEQUENCE (RFC 6960 §4.2.1); a file in PEM format is a common mistake.
         Ok(read) if read.first() == Some(&0x30) => Ok(read),
         Ok(_) => Err(TlsError::Content {
             file,
@@ -179,7 +179,7 @@ pub(super) fn address_of(bytes: &[u8]) -> Option<IpAddr> {
         .ok()
 }
 
-/// Returns the part after the first label, with its dot.
+/// Returns the part of a host name after the first label, including the dot.
 fn parent_of(host: &str) -> Option<&str> {
     host.find('.').filter(|dot| *dot > 0).map(|dot| &host[dot..])
 }
@@ -192,13 +192,14 @@ pub struct Certificates {
 
 #[derive(Debug, Default)]
 struct Table {
-    /// Certificates from files, then obtained ones.
+    /// Certificates from files, followed by those obtained from an authority (ACME).
     all: Vec<Arc<Certificate>>,
-    /// Number of certificates from files.
+    /// Number of certificates that come from files.
     of_files: usize,
-    /// Indices by name in lower case; a wildcard is stored under its parent, with the dot.
+    /// Indices of certificates by host name in lower case; a wildcard is stored under its parent, with the
+    /// dot.
     places: HashMap<Box<str>, usize>,
-    /// Index of the first certificate for an address.
+    /// Index of the first certificate that covers an IP address.
     of_address: Option<usize>,
 }
 
@@ -209,7 +210,7 @@ impl Table {
         for (place, certificate) in all.iter().enumerate() {
             for name in &certificate.names {
                 let name = name.strip_prefix('*').unwrap_or(name);
-                // The first certificate with a name is served for it.
+                // If several certificates have the same name, the first is served for it.
                 places.entry(name.into()).or_insert(place);
             }
         }
@@ -223,7 +224,7 @@ impl Table {
                 let name = name.to_ascii_lowercase();
                 self.places.get(name.as_str()).or_else(|| self.places.get(parent_of(&name)?)).copied()
             }
-            // A literal address is not sent as a server name (RFC 6066 §3).
+            // A client that connects to an IP address sends no server name (RFC 6066 §3).
             None => self.of_address,
         };
         self.all.get(place.unwrap_or(0))
@@ -231,7 +232,7 @@ impl Table {
 }
 
 impl Certificates {
-    /// Creates a table of certificates from files; the first is served to clients that ask for an unknown
+    /// Creates a table of certificates from files; the first is served to clients that request an unknown
     /// name.
     #[must_use]
     pub fn new(of_files: &[Arc<Certificate>]) -> Self {
@@ -244,13 +245,13 @@ impl Certificates {
         *table = Arc::new(Table::new(of_files, &table.all[table.of_files..]));
     }
 
-    /// Replaces the obtained certificates. Existing connections continue.
+    /// Replaces the certificates obtained from an authority (ACME). Existing connections continue.
     pub fn replace_obtained(&self, obtained: &[Arc<Certificate>]) {
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
         *table = Arc::new(Table::new(&table.all[..table.of_files], obtained));
     }
 
-    /// Returns all certificates.
+    /// Returns all certificates, those from files first.
     pub fn all(&self) -> Vec<Arc<Certificate>> {
         self.table().all.clone()
     }
@@ -261,7 +262,7 @@ impl Certificates {
         table.all[..table.of_files].to_vec()
     }
 
-    /// Returns the certificate for a client that asks for this name.
+    /// Returns the certificate for a client that requests this server name.
     pub fn of(&self, name: Option<&str>) -> Option<Arc<Certificate>> {
         self.table().of(name).cloned()
     }

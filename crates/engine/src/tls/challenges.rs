@@ -31,11 +31,11 @@ use rustls::{
 pub const PROTOCOL: &[u8] = b"acme-tls/1";
 /// Path prefix of HTTP challenges (RFC 8555 §8.3); the token follows.
 pub const PATH: &str = "/.well-known/acme-challenge/";
-/// Maximum challenges that are open at once: one for each name of a certificate, of which public authorities
-/// accept a hundred.
+/// Maximum number of challenges that are open at once: one for each name of a certificate, of which public
+/// authorities accept a hundred.
 pub const OPEN_MAX: usize = 128;
 
-/// Open challenges.
+/// The open challenges of a process, shared by the ACME client and the servers.
 #[derive(Debug, Default)]
 pub struct Challenges {
     /// Number of open challenges.
@@ -45,24 +45,24 @@ pub struct Challenges {
 
 #[derive(Debug)]
 enum Challenge {
-    /// A token and its answer.
+    /// HTTP challenge: a token and the text to answer with.
     Path(Box<str>, Arc<str>),
-    /// A name and its certificate.
+    /// TLS challenge: a server name and the certificate to answer with.
     Name(Box<str>, Arc<CertifiedKey>),
 }
 
 /// Reasons why a challenge cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum ChallengeError {
-    /// The maximum of [`OPEN_MAX`] is open already.
+    /// The maximum number of challenges ([`OPEN_MAX`]) is already open.
     #[error("too many open challenges: at most {OPEN_MAX}")]
     TooMany,
-    /// The key cannot be used.
+    /// The private key for the challenge's certificate cannot be used.
     #[error("{0}")]
     Key(rustls::Error),
 }
 
-/// Guard of a challenge, which is open until this is dropped.
+/// Guard of a challenge: dropping it closes the challenge.
 #[derive(Debug)]
 pub struct ChallengeGuard {
     of: Arc<Challenges>,
@@ -70,7 +70,7 @@ pub struct ChallengeGuard {
 }
 
 impl Challenges {
-    /// Answers a token with this text from now on.
+    /// Opens an HTTP challenge: requests for this token are answered with this text from now on.
     ///
     /// # Errors
     /// [`ChallengeError::TooMany`] if [`OPEN_MAX`] challenges are open.
@@ -78,9 +78,9 @@ impl Challenges {
         self.open(token, Challenge::Path(token.into(), answer.into()))
     }
 
-    /// Presents this certificate to an authority that validates a name. An address is validated by its name
-    /// in the reverse tree (RFC 8738 §6). The certificate serves only for this: rustls does not know its
-    /// critical extension and would not accept it as a normal certificate.
+    /// Opens a TLS challenge: this certificate is presented to an authority that validates a name. An address
+    /// is validated by its name in the reverse tree (RFC 8738 §6). The certificate serves only for this:
+    /// rustls does not know its critical extension and would not accept it as a normal certificate.
     ///
     /// # Errors
     /// [`ChallengeError::Key`] if the key cannot be used; [`ChallengeError::TooMany`] if [`OPEN_MAX`]
@@ -114,7 +114,7 @@ impl Challenges {
         self.open.load(Ordering::Acquire) > 0
     }
 
-    /// Returns the answer to a request for this path, if it is that of an open challenge.
+    /// Returns the answer to a request for this path, if the path belongs to an open challenge.
     #[must_use]
     pub fn answer(&self, path: &str) -> Option<Arc<str>> {
         let token = path.strip_prefix(PATH)?;
@@ -148,7 +148,7 @@ impl Drop for ChallengeGuard {
     }
 }
 
-/// Equal only if they are the same object.
+/// Two values are equal only if they are the same object.
 impl PartialEq for Challenges {
     fn eq(&self, other: &Self) -> bool {
         std::ptr::eq(self, other)
@@ -163,7 +163,7 @@ impl ResolvesServerCert for Challenges {
     }
 }
 
-/// Returns whether a client hello is a name validation of an authority (RFC 8737 §3).
+/// Returns whether a client hello comes from an authority that validates a name (RFC 8737 §3).
 #[must_use]
 pub fn is_asked_by(hello: &ClientHello<'_>) -> bool {
     let Some(mut protocols) = hello.alpn() else { return false };

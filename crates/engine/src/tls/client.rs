@@ -1,4 +1,4 @@
-//! The TLS client: connecting to servers, and trust in their certificates.
+//! The TLS client: connecting to servers, and verifying their certificates.
 
 use std::{path::Path, sync::Arc};
 
@@ -14,16 +14,17 @@ use super::{TlsError, certificates, provider, wrong};
 /// Options of a TLS client: its certificate, and the authorities that it trusts.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TlsClientOptions<'a> {
-    /// Authorities for servers' certificates (PEM); `None`: those that the system trusts.
+    /// File with the authorities that may sign servers' certificates (PEM); `None`: those that the system
+    /// trusts.
     pub authorities: Option<&'a Path>,
-    /// Client certificate (PEM) and its key (PEM), for servers that request one.
+    /// Files of the client certificate (PEM) and its key (PEM), for servers that request a certificate.
     pub pair: Option<(&'a Path, &'a Path)>,
-    /// Protocols to offer by ALPN, the preferred first; none: ALPN is not sent.
+    /// Protocols to offer by ALPN, the preferred one first; if empty, ALPN is not sent.
     pub protocols: &'a [&'a [u8]],
 }
 
-/// Returns the certificates (DER) of the authorities that a client trusts: those of a file (PEM), each of
-/// which must be usable, else those that the system trusts.
+/// Returns the certificates (DER) of the authorities that a client trusts: those in a file (PEM), all of
+/// which must be usable, or else those that the system trusts.
 ///
 /// # Errors
 /// Returns a [`TlsError`] if the file cannot be used; [`TlsError::NobodyTrusted`] if the system has no
@@ -43,15 +44,15 @@ pub fn trusted(authorities: Option<&Path>) -> Result<Vec<CertificateDer<'static>
     Ok(read)
 }
 
-/// Creates a connector for TLS 1.2 and 1.3 that verifies each server's certificate and that it covers the
-/// requested name. Sessions are resumed.
+/// Creates a connector for TLS 1.2 and 1.3. For each server it verifies the certificate, and that the
+/// certificate covers the requested name. Sessions are resumed.
 ///
 /// # Errors
 /// Returns a [`TlsError`] if a file cannot be used; [`TlsError::NobodyTrusted`] if the system has no
 /// authorities.
 pub fn connector(shown: TlsClientOptions<'_>) -> Result<TlsConnector, TlsError> {
     let mut roots = RootCertStore::empty();
-    // Some certificates of a system may not be accepted by rustls.
+    // Certificates that rustls does not accept are skipped; some systems have such certificates.
     roots.add_parsable_certificates(trusted(shown.authorities)?);
     let builder = ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
     let builder = builder.with_root_certificates(roots);

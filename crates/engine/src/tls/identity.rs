@@ -1,4 +1,4 @@
-//! A client's identity, from its verified certificate, as text that is valid in an HTTP field.
+//! A client's identity, taken from its verified certificate, as text that is valid in an HTTP field.
 //!
 //! *Bounds:* `TEXT_BYTES_MAX` for each text; a certificate that exceeds it gives no identity.
 
@@ -14,8 +14,8 @@ use x509_parser::{
 
 use super::certificates::address_of;
 
-/// Maximum bytes of the subject, and of all alternative names together: about what an origin accepts as one
-/// field.
+/// Maximum bytes of the subject, and of all alternative names together: about the size of a field that an
+/// origin accepts.
 const TEXT_BYTES_MAX: usize = 4096;
 
 /// Identity of a certificate's holder. All texts are printable ASCII.
@@ -23,7 +23,8 @@ const TEXT_BYTES_MAX: usize = 4096;
 pub struct Identity {
     /// Subject in the form of RFC 4514: `CN=alice,O=Example`.
     pub subject: Box<str>,
-    /// Alternative names, separated by commas: `DNS:alice.example`, `email:`, `URI:` or `IP:`.
+    /// Alternative names, separated by commas, each with its type: `DNS:alice.example`, or with `email:`,
+    /// `URI:` or `IP:`.
     pub names: Box<str>,
     /// SHA-256 of the certificate, in hexadecimal.
     pub fingerprint: Box<str>,
@@ -34,7 +35,8 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Reads the identity from a certificate; `None` if it cannot be parsed, or its texts are too long.
+    /// Extracts the identity from a certificate; `None` if the certificate cannot be parsed, or its texts are
+    /// too long.
     #[must_use]
     pub fn of(certificate: &CertificateDer<'_>) -> Option<Self> {
         let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
@@ -58,7 +60,7 @@ impl Identity {
     }
 }
 
-/// Formats a subject by RFC 4514 §2, with the last part first.
+/// Formats a subject according to RFC 4514 §2, with the last part first.
 fn subject(name: &X509Name<'_>) -> String {
     let mut out = String::new();
     for part in name.iter_rdn().collect::<Vec<_>>().into_iter().rev() {
@@ -88,7 +90,7 @@ fn subject(name: &X509Name<'_>) -> String {
     out
 }
 
-/// Short names of attributes by RFC 4514 §3, and OpenSSL's name for the email address.
+/// Short names of attributes according to RFC 4514 §3, and OpenSSL's name for the email address.
 const KNOWN: [(&str, &str); 10] = [
     ("2.5.4.3", "CN"),
     ("2.5.4.7", "L"),

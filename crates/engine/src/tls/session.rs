@@ -1,13 +1,15 @@
-//! TLS of one client, as functions from bytes to bytes: no socket, no clock, no buffer of its own.
+//! The TLS session of one client, as functions from bytes to bytes: no socket, no clock, no buffer of its
+//! own.
 //!
 //! ```text
 //!   from the socket ─▶ incoming (caller's) ─▶ receive ─┬─▶ plain, record by record, to the caller
-//!                                                      └─▶ out (caller's): what the handshake answers ─▶ the socket
+//!                                                      └─▶ out (caller's): the handshake's messages ─▶ the socket
 //!   plain (caller's) ─▶ seal ─▶ out ─▶ the socket
 //! ```
-//! The session uses rustls' unbuffered connection, so that an idle one holds only its keys, and received and
-//! sealed bytes are in the thread's scratch buffers. The client's first message is parsed twice: before the
-//! connection begins, it tells which site is meant, and so which configuration applies ([`Terms`]).
+//! The session uses rustls' unbuffered connection, so that an idle session holds only its keys, and received
+//! and sealed bytes are in the thread's scratch buffers. The client's first message is parsed twice: before
+//! the connection begins, it tells which site the client wants, and so which configuration applies
+//! ([`Terms`]).
 //!
 //! *Bounds:* a handshake may leave up to [`HANDSHAKE_BYTES_MAX`] in the caller's buffer; after it, less than
 //! a record remains.
@@ -27,22 +29,22 @@ use rustls::{
 
 use super::authorities::AuthoritiesId;
 
-/// Maximum content of one record (RFC 8446 §5.1).
+/// Maximum content of one TLS record in bytes (RFC 8446 §5.1).
 pub const RECORD_CONTENT_BYTES_MAX: usize = 16 * 1024;
-/// Maximum bytes that a record takes besides its content (RFC 8446 §5.2, RFC 5246 §6.2.3).
+/// Maximum overhead of a TLS record in addition to its content (RFC 8446 §5.2, RFC 5246 §6.2.3).
 pub const RECORD_OVERHEAD_BYTES_MAX: usize = 5 + 2048;
 /// Maximum bytes of a record on the network.
 pub const RECORD_BYTES_MAX: usize = RECORD_CONTENT_BYTES_MAX + RECORD_OVERHEAD_BYTES_MAX;
 /// Bytes of a record's header: type, version and length (RFC 8446 §5.1).
 const RECORD_HEADER_BYTES: usize = 5;
-/// Maximum length of a handshake message that is reassembled: a client's certificate chain.
+/// Maximum length of a reassembled handshake message, such as a client's certificate chain.
 pub const HANDSHAKE_BYTES_MAX: usize = 64 * 1024;
-/// Bytes of room made in `out` before the required size is known.
+/// Bytes of free space that are first made in `out`, before the required size is known.
 const OUT_ROOM_BYTES: usize = 4 * 1024;
 
 /// Chooses the TLS configuration of a connection from its client hello.
 pub trait Terms: Send + Sync {
-    /// Returns the offer to a client with this hello.
+    /// Returns the TLS configuration for a client with this hello.
     fn offer(&self, hello: &ClientHello<'_>) -> Offer;
 }
 
@@ -57,7 +59,7 @@ pub struct Offer {
 /// Reasons why a connection cannot continue. The alert for the client has been appended to `out`.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
-    /// The client violated the protocol, or requires something that is not offered.
+    /// The client violated the protocol, or requires a feature that is not offered.
     #[error("{0}")]
     Tls(#[from] rustls::Error),
     /// A message of the handshake is longer than [`HANDSHAKE_BYTES_MAX`].
@@ -71,10 +73,10 @@ pub enum SessionError {
 /// Result of processing received bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SessionProgress {
-    /// Number of bytes at the front of `incoming` that are processed; the others must be passed again,
+    /// Number of bytes at the front of `incoming` that have been processed; the others must be passed again,
     /// unchanged.
     pub consumed: usize,
-    /// True once the client has announced that it sends nothing more.
+    /// True once the client has announced that it sends no more data.
     pub is_closed: bool,
 }
 
@@ -86,7 +88,7 @@ pub struct Session {
 }
 
 enum Stage {
-    /// The client's first message is incomplete.
+    /// Stage before the client's first message is complete.
     Hello {
         acceptor: Box<Acceptor>,
         seen: usize,
@@ -103,15 +105,15 @@ impl std::fmt::Debug for Session {
 }
 
 impl Session {
-    /// Creates a session that has received nothing yet.
+    /// Creates a session that has not received any bytes yet.
     #[must_use]
     pub fn new(terms: Arc<dyn Terms>) -> Self {
         let stage = Stage::Hello { acceptor: Box::default(), seen: 0, terms };
         Self { stage, server_name: None, authorities: None }
     }
 
-    /// Processes received bytes; passes content to `take`, record by record, and appends bytes to send to
-    /// `out`.
+    /// Processes received bytes: passes decrypted content to `take`, record by record, and appends bytes to
+    /// be sent to `out`.
     ///
     /// # Errors
     /// Returns a [`SessionError`] if the connection must be closed after `out` is sent.
@@ -161,7 +163,7 @@ impl Session {
         Ok(SessionProgress { consumed, is_closed })
     }
 
-    /// Begins the connection if the client's first message is complete; returns whether it is.
+    /// Begins the connection if the client's first message is complete; returns whether it was.
     fn begin(&mut self, incoming: &[u8], out: &mut Vec<u8>) -> Result<bool, SessionError> {
         let Stage::Hello { acceptor, seen, terms } = &mut self.stage else { return Ok(true) };
         let mut unseen = &incoming[(*seen).min(incoming.len())..];
@@ -187,7 +189,7 @@ impl Session {
             match acceptor.read_tls(&mut unseen) {
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // The acceptor's buffer is full.
+                // The message does not fit into the acceptor's buffer.
                 Err(_) => {
                     self.stage = Stage::Failed;
                     return Err(SessionError::TooLong);
@@ -202,11 +204,11 @@ impl Session {
         Ok(true)
     }
 
-    /// Encrypts `plain` and appends it to `out`. `incoming` is the rest from the last [`Session::receive`].
-    /// The handshake must be over.
+    /// Encrypts `plain` and appends it to `out`. `incoming` is the unprocessed rest from the last
+    /// [`Session::receive`]. The handshake must be complete.
     ///
     /// # Errors
-    /// Returns a [`SessionError`] if the key is used up.
+    /// Returns a [`SessionError`] if the key has reached its encryption limit.
     pub fn seal(&mut self, incoming: &mut [u8], plain: &[u8], out: &mut Vec<u8>) -> Result<(), SessionError> {
         self.write(incoming, out, |traffic, out| {
             let mut rest = plain;
@@ -240,8 +242,8 @@ impl Session {
         write: impl FnOnce(&mut Traffic<'_>, &mut Vec<u8>) -> Result<(), SessionError>,
     ) -> Result<(), SessionError> {
         let Stage::Begun(connection) = &mut self.stage else { return Err(SessionError::Exhausted) };
-        // The received bytes have been processed and contain no whole record, but perhaps parts of a message
-        // to which rustls refers.
+        // The received bytes have been processed and contain no complete record, but perhaps parts of a
+        // message to which rustls refers.
         loop {
             let UnbufferedStatus { state, .. } = connection.process_tls_records(incoming);
             match state? {
@@ -254,7 +256,7 @@ impl Session {
                         return Err(SessionError::Exhausted);
                     }
                 }
-                // Half-closed by the client: its responses may still be sent.
+                // The client has half-closed the connection: its responses may still be sent.
                 ConnectionState::PeerClosed => {}
                 _ => return Err(SessionError::Exhausted),
             }
@@ -267,7 +269,7 @@ impl Session {
         self.common().is_none_or(CommonState::is_handshaking)
     }
 
-    /// Returns the negotiated version, in OpenSSL's notation.
+    /// Returns the negotiated TLS version, in OpenSSL's notation.
     pub fn version(&self) -> Option<&'static str> {
         match self.common()?.protocol_version()? {
             ProtocolVersion::TLSv1_2 => Some("TLSv1.2"),
@@ -276,20 +278,20 @@ impl Session {
         }
     }
 
-    /// Returns the negotiated protocol (RFC 7301).
+    /// Returns the application protocol negotiated by ALPN (RFC 7301).
     #[must_use]
     pub fn protocol(&self) -> Option<&[u8]> {
         self.common().and_then(CommonState::alpn_protocol)
     }
 
-    /// Returns the server name that the client asked for (RFC 6066 §3).
+    /// Returns the server name that the client requested (RFC 6066 §3).
     #[must_use]
     pub fn server_name(&self) -> Option<&str> {
         self.server_name.as_deref()
     }
 
-    /// Returns the authorities that must have signed the client's certificate, if one was requested; and that
-    /// certificate, if the client presented one.
+    /// Returns the authorities that must have signed the client's certificate, if one was requested; and the
+    /// certificate itself, if the client presented one.
     #[must_use]
     pub fn client(&self) -> (Option<AuthoritiesId>, Option<&CertificateDer<'static>>) {
         let shown = self.common().and_then(CommonState::peer_certificates);
@@ -307,8 +309,8 @@ impl Session {
 }
 
 /// Returns the size up to which `kept`, the rest that [`Session::receive`] has left, may grow by one read:
-/// `bytes_max`, or a whole record if that is more. A record can only be decrypted whole, so a bound below its
-/// length would end the connection of an honest client.
+/// `bytes_max`, or a whole record if that is more. Only a complete record can be decrypted, so a bound below
+/// its length would end the connection of an honest client.
 #[must_use]
 pub fn read_bytes_max(kept: &[u8], bytes_max: usize) -> usize {
     let record = match kept {
@@ -320,8 +322,8 @@ pub fn read_bytes_max(kept: &[u8], bytes_max: usize) -> usize {
     if kept.len() < most { most } else { kept.len() + RECORD_BYTES_MAX }
 }
 
-/// Appends rustls' alert about a failure. When there is nothing to write, rustls would process the received
-/// bytes once more, so it is called only while there is something.
+/// Appends rustls' alert about a failure. Without an alert to write, rustls would process the received bytes
+/// once more, so it is called only while it has something to write.
 fn append_alert(connection: &mut UnbufferedServerConnection, incoming: &mut [u8], out: &mut Vec<u8>) {
     while connection.wants_write() {
         match connection.process_tls_records(incoming).state {
@@ -349,8 +351,8 @@ fn sealed(written: Result<usize, EncryptError>) -> Result<usize, Option<usize>> 
     })
 }
 
-/// Makes room at the end of `out` and calls `write` on it, once more if that reports the size it needs;
-/// `None` if it fails.
+/// Makes room at the end of `out` and calls `write` on it, and once more if `write` reports that it needs
+/// more room; `None` if it fails.
 fn append(
     out: &mut Vec<u8>,
     room: usize,

@@ -63,7 +63,7 @@ fn client_of(
     ClientConnection::new(Arc::new(made), name).expect("a client")
 }
 
-/// Server side of a connection, to which bytes arrive in pieces of a given length.
+/// Server side of a connection that receives its bytes in pieces of a given length.
 struct Ours {
     session: Session,
     incoming: Vec<u8>,
@@ -165,7 +165,7 @@ fn a12_content_goes_both_ways_however_the_bytes_are_cut() {
     }
 }
 
-/// The server accepts the key exchange that browsers offer first, and also serves a client that has only the
+/// The server accepts the key exchange that browsers offer first, and also serves a client that supports only
 /// older ones.
 #[test]
 fn a12_keys_are_exchanged_as_the_client_can() {
@@ -276,13 +276,13 @@ proptest! {
         let at = at % sent.len();
         sent[at] ^= by;
         let _ = ours.take(&sent, piece);
-        // A changed version in a record's header is ignored (RFC 8446 §5.1); a changed length may make it
-        // wait for more bytes.
+        // A changed version in a record's header is ignored (RFC 8446 §5.1); a changed length may make the
+        // session wait for more bytes.
         prop_assert!(ours.plain.is_empty() || ours.plain == [7; 1500]);
     }
 }
 
-/// Creates a client whose records have at most this much content.
+/// Creates a client whose records have at most `fragment` bytes of content.
 fn client_with_records(
     trusted: CertificateDer<'static>,
     version: &'static rustls::SupportedProtocolVersion,
@@ -301,8 +301,8 @@ fn client_with_records(
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Records of any length, split anywhere, read with any limit: all of them are decrypted, and one read
-    /// takes at most the limit or one record.
+    /// Records of any length, split anywhere and read with any limit, are all decrypted, and one read takes
+    /// at most the limit or one record.
     #[test]
     fn records_are_read_whole_whatever_the_limit(
         is_13: bool,
@@ -329,7 +329,7 @@ proptest! {
             }
             all.extend(content);
         }
-        // The arrived bytes are in the socket; each read takes some of them.
+        // Bytes that have arrived are in the socket; each read takes some of them.
         let (mut come, mut read) = (0, 0);
         for segment in segments.iter().cycle() {
             come = (come + segment).min(sent.len());

@@ -3,17 +3,19 @@
 //!
 //! ```text
 //!   SUB p.a.* in account B, which imports A's a.> as p.a.>    ┌ B's root ─ p ─ a ─ * ─▶ the client's subscription
-//!                                                             └ A's root ─ a ─ * ─▶ a foreign one that stands for it
+//!                                                             └ A's root ─ a ─ * ─▶ a foreign one that represents it
 //!   PUB q in account B, which imports A's service x as q      ── B's services (a root of their own) ─ q ─▶ A's x
 //! ```
 //! A foreign subscription is in the exporting account's part of the trie like any other: messages match it,
-//! queue groups count it, other cores hear of it. So a message costs nothing extra where nothing is imported,
-//! and the importer's subject is computed only on delivery. Imported services have a trie root of their own
-//! for each account. Every core has all of them, but only the core of the requesting client searches there.
+//! queue groups count it, other cores learn of it. So a message costs nothing extra where nothing is
+//! imported, and the importer's subject is computed only on delivery. Imported services have a trie root of
+//! their own for each account. Every core has all of them, but only the core of the requesting client
+//! searches there.
 //!
 //! *Bounds:* an account has at most `AN_ACCOUNT_MAX` imports, and all cores together hold at most
 //! [`IMPORTED_MAX`] foreign subscriptions. Their memory is charged to their clients' subscriptions. A SUB
-//! that needs more is refused as one subscription too many (`feed_imported_subscriptions_refused`).
+//! that exceeds this bound is refused with the error for too many subscriptions
+//! (`feed_imported_subscriptions_refused`).
 
 use std::{cell::Cell, collections::HashMap, rc::Rc, sync::Arc};
 
@@ -36,22 +38,23 @@ use crate::{
     },
 };
 
-/// Foreign subscriptions of all cores together.
+/// Largest number of foreign subscriptions (subscriptions to imported streams) on all cores together.
 const IMPORTED_MAX: usize = 1 << 20;
-/// Memory of a foreign subscription beyond that of an ordinary one.
+/// Bytes that a foreign subscription (one to an imported stream) needs in addition to an ordinary one.
 const FOREIGN_BYTES: usize = 160;
 
-/// Error: the bound of foreign subscriptions is reached.
+/// Error: there is no room for another foreign subscription (one to an imported stream).
 #[derive(Debug)]
 pub(crate) struct NoRoomAbroad;
 
-/// Imports of all accounts, as one core has them.
+/// Imports of all accounts: the copy that belongs to one core.
 #[derive(Default)]
 pub(crate) struct Imports {
     exchange: Option<Arc<Exchange>>,
-    /// Foreign subscriptions: those in an exporting account that stand for a client's subscription.
+    /// Foreign subscriptions: entries in an exporting account that represent a client's subscription in the
+    /// importing account.
     foreign: HashMap<SubId, Foreign>,
-    /// Foreign subscriptions by the client's subscription that they stand for.
+    /// Foreign subscriptions by the client's subscription that they represent.
     of: HashMap<SubId, SmallVec<[SubId; 2]>>,
     services: HashMap<u16, Services>,
     /// Subscriptions that receive answers from other cores, by account.
@@ -59,7 +62,7 @@ pub(crate) struct Imports {
     foreign_max: usize,
 }
 
-/// The client's subscription and the stream of a foreign subscription.
+/// A foreign subscription: the client's subscription that it represents, and the imported stream.
 struct Foreign {
     of: SubId,
     stream: Arc<Stream>,
@@ -71,11 +74,11 @@ struct Services {
     all: Vec<Rc<ServiceImport>>,
 }
 
-/// A service import, as one core has it.
+/// A service import; each core has its own copy.
 #[derive(Debug)]
 pub(crate) struct ServiceImport {
     pub(crate) service: Arc<Service>,
-    /// Number of the export.
+    /// Index of the export among all exports; updated by reloads.
     pub(crate) export: Cell<usize>,
     /// A reload has removed the import.
     pub(crate) is_gone: Cell<bool>,
@@ -84,13 +87,13 @@ pub(crate) struct ServiceImport {
 /// Imported streams that a pattern overlaps, each with the pattern in the exporting account.
 pub(crate) type ReachedStreams = SmallVec<[(Arc<Stream>, Vec<u8>); 2]>;
 
-/// A subscription whose start or end takes several turns: a pattern may overlap each of an account's thousand
-/// imported streams.
+/// A subscription that is added or removed over several turns, because its pattern may overlap each of an
+/// account's thousand imported streams.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum UnderWay {
     /// The subscription is being added to the imported streams; `next` is the next stream.
     Following { sub: SubId, next: usize },
-    /// The subscription is being removed: its foreign subscriptions first, then itself.
+    /// The subscription is being removed: first its foreign subscriptions, then the subscription itself.
     Ending { sub: SubId },
 }
 
@@ -149,7 +152,7 @@ impl Imports {
         imports.into_iter().flat_map(|imports| &imports.services).map(|service| &*service.local)
     }
 
-    /// Returns the client's subscription that a foreign one stands for, with the stream that translates the
+    /// Returns the client's subscription that a foreign one represents, with the stream that translates the
     /// subjects.
     pub(crate) fn stands_for(&self, sub: SubId) -> Option<(SubId, &Stream)> {
         self.foreign.get(&sub).map(|foreign| (foreign.of, &*foreign.stream))
@@ -157,8 +160,8 @@ impl Imports {
 }
 
 impl Subjects {
-    /// Adds foreign subscriptions for a client's subscription, from the account's stream `next` on, within
-    /// the turn's budget. Returns whether all are added.
+    /// Adds foreign subscriptions for a client's subscription within the turn's budget, starting at the
+    /// account's imported stream `next`. Returns whether all are added.
     pub(crate) fn follow_some(
         &mut self,
         sub: SubId,
@@ -233,12 +236,12 @@ impl Subjects {
         true
     }
 
-    /// Adapts a client's subscriptions to the current stream imports, all at once, because reloads are the
-    /// operator's.
+    /// Adapts a client's subscriptions to the current stream imports. This runs without a budget, because
+    /// only the operator can cause reloads.
     pub(crate) fn follow_again(&mut self, connection: &mut Connection, links: &mut Links) {
         let mut work = Work::of(u64::MAX);
-        // A subscription that was being added starts again from the first stream. One that was being removed
-        // goes on.
+        // A subscription that was being added starts again at the first stream. A removal in progress
+        // continues.
         if matches!(connection.under_way.as_deref(), Some(UnderWay::Following { .. })) {
             connection.under_way = None;
         }
@@ -346,8 +349,8 @@ impl Subjects {
 }
 
 impl Core {
-    /// Delivers a message to the client's subscription that a foreign one stands for, under the importer's
-    /// subject.
+    /// Delivers a message to the client's subscription that a foreign subscription represents, under the
+    /// importer's subject.
     #[cold]
     pub(crate) fn deliver_abroad(&mut self, sub: SubId, of: &Origin, run: &Run<'_>) -> u64 {
         // A message that came by a service import is not delivered by a stream import as well (nats-server's

@@ -8,7 +8,7 @@
 /// Name of the header line (nats-server's).
 pub(crate) const WHO_ASKS: &str = "Nats-Request-Info";
 
-/// Returns the header with this `Nats-Request-Info` line in place of any that it had.
+/// Returns the header with this `Nats-Request-Info` line in place of any existing one.
 pub(crate) fn with_line(header: &[u8], who: &str) -> Vec<u8> {
     let mut with = kept_lines(header);
     if with.is_empty() {
@@ -97,7 +97,7 @@ mod tests {
                 "NATS/1.0\r\nNats-Request-Info: lies\r\nA: b\r\nNats-Request-Info: more\r\n\r\n",
                 "NATS/1.0\r\nA: b\r\nNats-Request-Info: {}\r\n\r\n",
             ),
-            // A header whose end comes too early, or is missing, hides no line.
+            // A header that ends too early, or has no end, hides no line.
             ("NATS/1.0\r\n\r\nA: b\r\n\r\n", "NATS/1.0\r\nNats-Request-Info: {}\r\n\r\n"),
             ("NATS/1.0\r\nA: b", "NATS/1.0\r\nA: b\r\nNats-Request-Info: {}\r\n\r\n"),
         ] {

@@ -35,18 +35,18 @@ impl Dice {
     }
 }
 
-/// Source of the messages that are mapped.
+/// Origin of the messages that are mapped.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum By<'a> {
-    /// A client's messages.
+    /// Messages of a client.
     Client,
-    /// A hub's message, as the hub sent it.
+    /// A message from a hub, as received.
     Hub(&'a leaf::Message<'a>),
 }
 
 impl Core {
-    /// Publishes messages under their mapped subjects, or continues to. The mappings are those of the
-    /// sender's account, if it has any. Returns whether everything is published.
+    /// Publishes messages under their mapped subjects, or resumes an interrupted call. Uses the mappings of
+    /// the sender's account, if it has any. Returns whether everything is published.
     pub(crate) fn publish_mapped(
         &mut self,
         id: ConnId,
@@ -114,7 +114,8 @@ impl Core {
     ) -> bool {
         match by {
             By::Client => self.publish_as_it_is(id, run, begun),
-            // The hub chose queue groups for the subject that it knows, so they do not hold for a mapped one.
+            // The hub chose queue groups for the original subject, so its choice does not apply to a mapped
+            // subject.
             By::Hub(message) => self.publish_from_hub(id, run, (!is_mapped).then_some(message), begun),
         }
     }

@@ -8,10 +8,11 @@
 //! secret key, so that only the service that got the request can answer it.
 //!
 //! *Bounds.* The tables of all cores hold `waiting_requests_bytes_max`. When the table is full, a client that
-//! has 1/[`HEAVY_SHARE`] of its core's table or more is refused: its request is answered with 503, as if
-//! there were no responders (`feed_requests_refused`). A client with less displaces the request that expires
-//! next (`feed_requests_forgotten`), which is an unanswered one if a client fills the table with such.
-//! *Time:* as the export says, two minutes by default (`feed_requests_unanswered`).
+//! uses 1/[`HEAVY_SHARE`] of its core's table or more is refused: its request is answered with 503, as if
+//! there were no responders (`feed_requests_refused`). A client that uses less displaces the request that
+//! expires next (`feed_requests_forgotten`). If one client fills the table with unanswered requests, the
+//! displaced request is one of these. *Time:* the export's threshold, two minutes by default
+//! (`feed_requests_unanswered`).
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -23,29 +24,30 @@ use engine::random;
 
 use crate::accounts::{identity::Response, imports::ServiceImport};
 
-/// Bytes of a request without its reply subject.
+/// Memory counted for each pending request, in bytes, in addition to its reply subject.
 const REQUEST_BYTES: usize = 256;
-/// Divisor of the table: a client with a larger share than one part is refused when the table is full.
+/// Divisor of the table's bytes: a client that uses more than this fraction is refused when the table is
+/// full.
 const HEAVY_SHARE: usize = 64;
-/// Largest capacity that an empty table keeps; a larger one is freed.
+/// Largest capacity, in entries, that an empty table of pending requests keeps; a larger table is freed.
 const KEPT_REQUESTS_MAX: usize = 1024;
 /// Prefix of the reply subjects of forwarded requests (nats-server's).
 pub(crate) const RESERVED: &[u8] = b"_R_.";
 const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-/// Digits of a core's part of the reply subject, and of a token.
+/// Lengths, in base-62 digits, of the core's part of a reply subject and of the token.
 const OWN_LETTERS: usize = 6;
 const TOKEN_LETTERS: usize = 11;
 
 /// A core's table of pending requests.
 pub(crate) struct Requests {
-    /// Prefix of this core's reply subjects: `_R_.`, the core's own part, and a dot.
+    /// Prefix of this core's reply subjects: `_R_.`, an identifier of the core, and a dot.
     prefix: Vec<u8>,
     open: HashMap<u64, Request>,
-    /// Requests in the order in which they expire.
+    /// Expiry time and token of each request, in the order of expiry.
     due: BTreeSet<(u64, u64)>,
     bytes: usize,
     bytes_max: usize,
-    /// Bytes of each requesting client.
+    /// Bytes of pending requests by requesting client.
     held: HashMap<u64, usize>,
     keys: RandomState,
     next: u64,
@@ -60,7 +62,7 @@ pub(crate) struct Request {
     pub(crate) to: u16,
     pub(crate) reply: Rc<[u8]>,
     pub(crate) taken: Rc<ServiceImport>,
-    /// Requesting client, by its connection's permanent number.
+    /// Connection number of the requesting client; never reused.
     pub(crate) cid: u64,
     due_ms: u64,
 }
@@ -104,7 +106,7 @@ impl Requests {
         self.open.len()
     }
 
-    /// Records a request, whose time to be answered begins.
+    /// Records a request and starts the time limit for its answer.
     pub(crate) fn open(
         &mut self,
         (at, to): (u16, u16),

@@ -6,9 +6,10 @@
 //!                            └─ yes ─▶ new permissions; subscriptions that they do not allow end, with an error
 //! ```
 //! The answers are those of nats-server 2.9.10: a client whose password has changed gets `Authorization
-//! Violation`, and the error for a revoked subscription names its sid. *When:* each core does all of it in
-//! one turn, so that nothing is delivered or published under the old permissions once a core has begun. Each
-//! connection is looked up once, and each subscription only if the permissions have changed.
+//! Violation`, and the error for a revoked subscription names its sid. *When:* each core checks all of its
+//! connections in one turn, so that no message is delivered or published under the old permissions after that
+//! turn begins. Each connection is looked up once, and each subscription only if the permissions have
+//! changed.
 
 use std::rc::Rc;
 
@@ -25,7 +26,7 @@ use crate::{
 
 impl Core {
     /// Checks a connection's identity against the current configuration. A client whose password check is
-    /// still running is checked when that ends.
+    /// still running is checked when that check ends.
     pub(crate) fn judge_again(&mut self, id: ConnId) {
         let connection = &mut *self.outputs.connections[id];
         let Some(before) = connection.identity.as_deref() else { return };
@@ -80,7 +81,7 @@ impl Core {
                     self.count(Counter::SubscriptionsRevoked);
                     let sid = &self.subjects.subscription(sub).sid;
                     self.outputs.reject(id, Rejection::SubscriptionRevoked { subject: &pattern, sid });
-                    // The budget is unlimited, because reloads are the operator's.
+                    // The budget is unlimited, because only the operator can cause reloads.
                     let work = std::mem::replace(&mut self.work, Work::of(u64::MAX));
                     self.end_subscription(id, sub);
                     self.work = work;

@@ -5,9 +5,9 @@
 //!   account A                                             └▶ x _R_.c.t ─ answer: _R_.c.t ─┘
 //! ```
 //! A forwarded message is published in the other account like any other, and may match an imported service
-//! again. Each step is a [`Level`] on a list, and the deepest is done first. If the turn ends before,
-//! [`SuspendedDelivery`] holds the rest. The messages of a run are forwarded one by one, because each request
-//! is answered by itself.
+//! again. Each step is a [`Level`] on a stack, and the deepest level is processed first. If the turn's budget
+//! is used up before that is complete, [`SuspendedDelivery`] holds the rest. The messages of a run
+//! (consecutive messages to one subject) are forwarded one by one, because each request gets its own answer.
 //!
 //! As in nats-server, a header of the request describes the requesting client, a message that came by a
 //! service import is not delivered by a stream import, and no export is passed twice. *Bound:* a message
@@ -36,7 +36,7 @@ use crate::{
     mesh::core::Core,
 };
 
-/// Accounts that a message may pass.
+/// Largest number of accounts that a message may pass through by service imports.
 const LEVELS_MAX: usize = 64;
 
 /// A message on its way through service imports.
@@ -50,16 +50,16 @@ pub(crate) struct ServiceImportChain {
 struct Level {
     of: Origin,
     message: Message,
-    /// Exports that were passed to get here.
+    /// Indices of the exports that the message has passed; none is passed twice.
     passed: SmallVec<[usize; 4]>,
     ways: SmallVec<[Way; 2]>,
-    /// Index of the next way, and of the next message of the run.
+    /// `way`: index of the next destination. `at`: index of the next message of the run for it.
     way: usize,
     at: usize,
-    /// The message is not delivered in its account yet, or not to all subscribers.
+    /// The message has not been delivered to all subscribers of its own account yet.
     is_new: bool,
     begun: Option<Box<SuspendedDelivery>>,
-    /// Token of the pending request for which this message asks an answer.
+    /// Token of the pending request that was opened for this message, if it wants an answer.
     asks: Option<u64>,
     /// Token of the pending request that this message answers, and whether the answer is the last.
     answers: Option<(u64, bool)>,
@@ -69,11 +69,11 @@ struct Level {
 /// A message at a level.
 #[derive(Debug)]
 enum Message {
-    /// The run that the client published.
+    /// The run of messages that the client published.
     Published,
     /// A message of the level above, under another subject.
     Renamed { subject: Box<[u8]>, at: usize },
-    /// A message written anew.
+    /// A message that was rewritten, with its own bytes.
     Written(RequestInfo),
 }
 
@@ -126,8 +126,8 @@ struct WhoAsks {
 }
 
 impl Core {
-    /// Publishes a run in its account and forwards it to imported services, or continues to. Returns whether
-    /// a subscriber was reached.
+    /// Publishes a run (consecutive messages to one subject) in its account and forwards it to imported
+    /// services, or resumes an interrupted call. Returns whether a subscriber was reached.
     ///
     /// # Errors
     /// [`SuspendedDelivery`] if the turn's budget is used up; the rest is done in another turn.
@@ -162,8 +162,8 @@ impl Core {
         Err(begun)
     }
 
-    /// Continues until everything is done, and returns whether a subscriber was reached; `None` if the turn's
-    /// budget is used up before.
+    /// Forwards messages through all levels of service imports. Returns whether a subscriber was reached;
+    /// `None` if the turn's budget is used up first.
     fn continue_chain(&mut self, run: &Run<'_>, crossing: &mut ServiceImportChain) -> Option<bool> {
         loop {
             let depth = crossing.levels.len() - 1;
@@ -216,8 +216,8 @@ impl Core {
         }
     }
 
-    /// Returns where a message goes besides its own account: to services that the account imports, and to the
-    /// request that it answers.
+    /// Returns the destinations of a message outside its own account: services that the account imports, and
+    /// the request that the message answers.
     fn next_services(&mut self, of: &Origin, subject: &[u8]) -> SmallVec<[Way; 2]> {
         let mut ways = SmallVec::new();
         if !of.deals {
@@ -226,14 +226,14 @@ impl Core {
         if let Some(token) = self.requests.token_of(subject) {
             ways.push(Way::Answer(token));
         }
-        // For a message from another core, that core has looked up the services already.
+        // The core that sent the message has looked up the services already.
         if !of.is_from_core {
             ways.extend(self.subjects.services_of(of.account, subject).into_iter().map(Way::Service));
         }
         ways
     }
 
-    /// Builds the next level for a message that takes this way.
+    /// Builds the next level for a message that is forwarded to this destination.
     fn step(
         &mut self,
         (from, published_in): (&Level, u16),
@@ -303,7 +303,7 @@ impl Core {
             return None;
         }
         let Request { at: exporter, to: importer, reply, taken, .. } = request;
-        // An answer may ask for an answer, too.
+        // An answer may have a reply subject itself.
         let asks = self.ask_for_answer(from, one, &taken, (importer, exporter))?;
         let of = self.origin_in(importer, &from.of);
         let message = match asks {
@@ -316,7 +316,8 @@ impl Core {
         Some(Level { asks, answers: Some((token, is_last)), passed, ..Level::new(&of, message) })
     }
 
-    /// Records a pending request for a message with a reply subject. `None`: there is no room for it.
+    /// Opens a pending request for a message if it has a reply subject, and returns its token. `None`: the
+    /// table is full.
     #[expect(clippy::option_option, reason = "no room, no answer wanted, or where the answer comes to")]
     fn ask_for_answer(
         &mut self,
@@ -396,7 +397,7 @@ impl Core {
         }
     }
 
-    /// Writes a message as an operation with its own bytes.
+    /// Builds a copy of a message with a new subject, reply subject and header.
     fn written(&self, one: &Run<'_>, subject: Vec<u8>, asks: Option<u64>, who: Option<&str>) -> RequestInfo {
         let body = &one.bytes[one.stride - 2 - one.body_bytes..one.stride - 2];
         let (header, payload) = body.split_at(one.header_bytes.unwrap_or(0).min(body.len()));
@@ -443,8 +444,8 @@ impl Core {
             {
                 self.who_is(connection, taken.service.share)
             } else {
-                // Only the account is known of a client on another core or behind a hub. A hub's description
-                // is not trusted.
+                // For a client on another core or behind a hub, only the account is known. The description
+                // from a hub is not trusted.
                 let account = self.settings.identities.account_name(AccountId(published_in));
                 WhoAsks { acc: Some(account.to_owned()), ..WhoAsks::default() }
             }
@@ -479,7 +480,7 @@ impl Core {
 }
 
 impl ServiceImportChain {
-    /// Returns the messages of a level.
+    /// Returns the messages of the level at this depth.
     fn run<'a>(&'a self, depth: usize, published: &Run<'a>) -> Run<'a> {
         match &self.levels[depth].message {
             Message::Published => *published,

@@ -1,4 +1,5 @@
-//! State of one client connection on its core: identity, output, and the reasons for which it is paused.
+//! State of one client connection on its core: identity, output, and the conditions under which its reads are
+//! paused.
 
 use std::{io::IoSlice, net::SocketAddr, sync::Arc, task::Waker};
 
@@ -28,14 +29,14 @@ use crate::{
     },
 };
 
-/// Reason for which a connection was closed.
+/// Reason why a connection was closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CloseReason {
     /// The client closed the connection.
     ClientClosed,
-    /// Reading from the socket failed.
+    /// A read from the socket failed.
     ReadError,
-    /// Writing to the socket failed.
+    /// A write to the socket failed.
     WriteError,
     /// The client violated the protocol.
     ProtocolViolation,
@@ -45,22 +46,22 @@ pub enum CloseReason {
     MaximumControlLine,
     /// The credentials were wrong or missing.
     AuthorizationViolation,
-    /// The client sent no CONNECT in time.
+    /// The client did not send CONNECT within `auth_timeout`.
     AuthenticationTimeout,
-    /// The limit of connections was reached.
+    /// The server had `max_connections` connections, or the account had reached its own limit.
     MaximumConnections,
     /// The client did not answer pings.
     StaleConnection,
     /// The client's backlog exceeded `max_pending`.
     SlowConsumerPending,
-    /// The client, as a consumer, held its producers back for longer than allowed.
+    /// The client was a slow consumer and held its producers back for longer than allowed.
     SlowConsumerHold,
     /// The client did not read its backlog within `write_deadline`.
     SlowConsumerDeadline,
     /// Clients held more memory than `max_pending_total`, and this client's unfinished message was dropped to
     /// make room.
     SlowProducer,
-    /// The client did not continue an operation that it had begun.
+    /// The client did not complete an operation that it had begun in time.
     SlowOperation,
     /// The client's subscriptions took memory that other clients needed.
     SubscriptionMemory,
@@ -108,15 +109,15 @@ impl CloseReason {
         }
     }
 
-    /// Returns whether the reason is a slow consumer's.
+    /// Returns whether this is the close reason of a slow consumer.
     #[must_use]
     pub fn is_slow_consumer(self) -> bool {
         matches!(self, Self::SlowConsumerPending | Self::SlowConsumerHold | Self::SlowConsumerDeadline)
     }
 }
 
-/// CONNECT as clients send it. An absent field has nats-server's default; in a later CONNECT it keeps its
-/// value.
+/// CONNECT as clients send it. A field that is absent from the first CONNECT has nats-server's default; one
+/// that is absent from a later CONNECT keeps its value.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct ConnectOptions {
@@ -145,21 +146,21 @@ pub(crate) struct ClientInfo {
     pub(crate) version: Box<str>,
 }
 
-/// Path by which bytes are written to the client.
+/// How bytes are written to the client.
 #[derive(Debug)]
 pub(crate) enum Writer {
-    /// The socket, to which any task of the core writes directly.
+    /// Any task of the core writes directly to the socket.
     Socket(OwnedWriteHalf),
-    /// The connection's own task (TLS, WebSocket).
+    /// Only the connection's own task writes (TLS, WebSocket).
     Task,
 }
 
-/// Progress of the login.
+/// Progress of the client's login.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// No CONNECT yet, and credentials are required.
+    /// CONNECT has not arrived, and credentials are required.
     CredentialsNeeded,
-    /// No CONNECT yet, and none is required.
+    /// CONNECT has not arrived, and no credentials are required.
     Fresh,
     /// The password is being checked.
     Checking,
@@ -170,7 +171,7 @@ pub(crate) enum Stage {
 /// A client's connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    /// Number that clients and operators see; never reused.
+    /// Connection number that clients and operators see; never reused.
     pub(crate) cid: u64,
     pub(crate) address: SocketAddr,
     /// The client whose account the connection is charged to.
@@ -179,7 +180,7 @@ pub(crate) struct Connection {
     pub(crate) writer: Writer,
     pub(crate) waker: Option<Waker>,
     pub(crate) outbox: Outbox,
-    /// Memory of an operation that has not arrived completely.
+    /// Memory, in bytes, of an operation that has not arrived completely.
     pub(crate) unfinished_bytes: usize,
     /// The connection is in the core's list of connections to flush at the end of the turn.
     pub(crate) is_dirty: bool,
@@ -207,24 +208,26 @@ pub(crate) struct Connection {
     pub(crate) account: u16,
     /// The connection is counted in its account's limit.
     pub(crate) is_in_account: bool,
-    /// Largest message that the account allows, in bytes.
+    /// Largest message in bytes that the account allows.
     pub(crate) payload_max: usize,
-    /// Subscriptions that the account allows.
+    /// Largest number of subscriptions of this connection that the account allows.
     pub(crate) subscriptions_max: usize,
     /// The account exports or imports a service.
     pub(crate) deals: bool,
-    /// Hub that this connection leads to, if it is not a client's.
+    /// Hub (the remote server of a leaf node) to which this connection leads; `None` for a client's
+    /// connection.
     pub(crate) hub: Option<HubId>,
 
     /// Delivery of the client's last message, if it is not complete. Later operations wait for it.
     pub(crate) begun: Option<Box<SuspendedDelivery>>,
     /// Number of batches from other cores that had been queued when bytes were last read from this
-    /// connection. Questions such as PING are answered once all of these are done.
+    /// connection. Operations with an answer, such as PING, are answered once all of these batches are
+    /// processed.
     pub(crate) behind: u64,
-    /// Reads are paused until these batches are applied.
+    /// Reads are paused until the batches from other cores that arrived earlier are processed.
     pub(crate) waits_for_inbox: bool,
 
-    /// Subscriptions of the client, by sid.
+    /// The client's subscriptions, hashed by sid.
     pub(crate) sids: HashTable<SubId>,
     /// Subscription that is not completely added or removed yet. Later operations wait for it.
     pub(crate) under_way: Option<Box<UnderWay>>,
@@ -240,13 +243,13 @@ pub(crate) struct Connection {
     pub(crate) started_ms: u64,
     /// Time at which bytes last arrived.
     pub(crate) last_in_ms: u64,
-    /// Time at which the client last read from its backlog, or the backlog began.
+    /// Time at which the socket last accepted bytes of the backlog, or at which the backlog began.
     pub(crate) last_out_ms: u64,
     /// Bytes received on the connection.
     pub(crate) received: u64,
-    /// Time at which the unfinished operation began, and the bytes received by then.
+    /// Time at which the incomplete operation began, and the bytes received on the connection by then.
     pub(crate) operation_since: (u64, u64),
-    /// Bytes that the client must read, and since when.
+    /// Bytes that the client must read within the current write deadline.
     pub(crate) due: Due,
     pub(crate) ping_sent_ms: u64,
     pub(crate) pings_out: u32,
@@ -256,11 +259,13 @@ pub(crate) struct Connection {
     pub(crate) holds: u32,
     /// Reads are paused until the client has read more of the answers to its operations.
     pub(crate) is_held_for_answers: bool,
-    /// Reads are paused until another core has taken the messages on their way to it.
+    /// Reads are paused until another core has processed the messages that are on their way to it.
     pub(crate) waits_for_core: bool,
-    /// Producers that filled the output and those that are held back, while the backlog is large.
+    /// State of a large backlog: the producers that filled it, and those that are held back. `None` while the
+    /// backlog is small.
     pub(crate) backlog: Option<Box<ConsumerBacklog>>,
-    /// Time credit for holding producers that the last backlog left over; `None` if there was no backlog.
+    /// Credit for holding back producers that remained after the last backlog; `None` if there was no
+    /// backlog.
     pub(crate) hold_credit: Option<HoldCredit>,
 }
 
@@ -350,8 +355,8 @@ impl Connection {
         self.subscriptions_max = limits.max_subscriptions.unwrap_or(usize::MAX);
     }
 
-    /// Returns whether messages to this subject may be allowed only as answers to open requests
-    /// (`allow_responses`), so that each one is counted.
+    /// Returns whether a message to this subject may need an open request to be allowed (`allow_responses`),
+    /// so that each message is counted.
     #[inline]
     pub(crate) fn answers(&self, subject: &[u8], may_be_mapped: bool) -> bool {
         self.replies.is_some()
@@ -359,8 +364,8 @@ impl Connection {
                 || self.permissions.as_ref().is_some_and(|permissions| !permissions.may_publish(subject)))
     }
 
-    /// Returns whether the server, not the client, has to act next: reads are paused, or an operation is not
-    /// complete.
+    /// Returns whether the connection waits for the server, not for the client: reads are paused, or an
+    /// operation is not complete.
     pub(crate) fn waits_for_us(&self) -> bool {
         self.is_held() || self.begun.is_some() || self.under_way.is_some()
     }
@@ -372,8 +377,8 @@ impl Connection {
         }
     }
 
-    /// Writes as much of the backlog as the socket accepts; the task waits to write the rest. Returns the
-    /// number of writes.
+    /// Writes as much of the backlog as the socket accepts; the connection's task writes the rest later.
+    /// Returns the number of writes.
     pub(crate) fn flush(&mut self, chunks: &mut Chunks) -> u64 {
         if let Writer::Task = self.writer {
             if !self.outbox.is_empty() {
@@ -392,8 +397,8 @@ impl Connection {
         writes
     }
 
-    /// Writes a control line and the long rest of a message without copying them, after the backlog. Bytes
-    /// that the socket does not accept are copied to the backlog. Returns the number of writes.
+    /// Writes the backlog, then a control line and the long rest of a message, without copying the message.
+    /// Bytes that the socket does not accept are copied to the backlog. Returns the number of writes.
     pub(crate) fn lend(&mut self, chunks: &mut Chunks, line: &[u8], rest: &[u8]) -> u64 {
         let mut writes = self.flush(chunks);
         let mut taken = 0;
@@ -418,7 +423,7 @@ impl Connection {
                 self.last_out_ms = clock::monotonic_ms();
             }
             if self.is_blocked || self.closing.is_some() {
-                // The task waits until the socket is writable, or closes it.
+                // The connection's task waits until the socket is writable, or closes the connection.
                 self.wake();
             }
         }
@@ -461,13 +466,14 @@ pub(crate) struct Subscription {
     pub(crate) node: NodeId,
     pub(crate) sid: Word,
     pub(crate) delivered: u64,
-    /// Index in the list of its node or of its group.
+    /// Index of this subscription in the list of its trie node or of its queue group.
     pub(crate) place: u32,
     /// The subscription is a member of one of its node's queue groups.
     pub(crate) is_member: bool,
     /// The permissions allow only some of the subjects that the pattern matches.
     pub(crate) is_filtered: bool,
-    /// The subscription ends after a number of messages. Few do; the core has a table of the numbers.
+    /// The subscription ends after a number of messages (UNSUB with a maximum), which a table of the core
+    /// holds.
     pub(crate) ends: bool,
 }
 
@@ -480,7 +486,7 @@ impl Subscription {
 
 const _: () = assert!(size_of::<Option<Subscription>>() == 40, "a subscription is 40 bytes");
 
-/// A connection's table of sids, and the subscriptions that it refers to.
+/// A connection's table of sids, and the slab with the subscriptions that the table refers to.
 pub(crate) type Sids<'a> = (&'a HashTable<SubId>, &'a crate::routing::slab::Slab<Subscription>);
 
 /// Returns the hash of a sid in its connection's table. It is seeded; otherwise a client could choose sids

@@ -1,9 +1,9 @@
-//! Handshakes in progress on a core: of TLS and WebSocket, and PROXY headers that have not arrived
-//! completely.
+//! TLS and WebSocket handshakes in progress on a core, and PROXY headers that have not arrived completely.
 //!
-//! There are at most [`HANDSHAKES_MAX`]. One more displaces the oldest handshake of the client that has most.
-//! An honest handshake takes a few round trips, so connections that stay silent are displaced first, from one
-//! address or from many. A core searches the table only when it is full.
+//! A core has at most [`HANDSHAKES_MAX`] of them. Each further handshake displaces the oldest one of the
+//! client that has the most. An honest handshake takes a few round trips, so connections that stay silent are
+//! displaced first, whether they come from one address or from many. A core searches the table only when it
+//! is full.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 /// Maximum number of handshakes in progress on a core.
 pub(crate) const HANDSHAKES_MAX: usize = 1024;
 
-/// Handshakes in progress, the oldest first.
+/// Handshakes in progress on a core, from the oldest to the newest.
 #[derive(Debug, Default)]
 pub(crate) struct Handshakes {
     under_way: BTreeMap<u64, (ClientKey, Rc<Notify>)>,
@@ -32,15 +32,15 @@ pub(crate) struct Handshake {
 }
 
 impl Handshake {
-    /// Waits until the handshake is displaced by another one.
+    /// Waits until another handshake displaces this one.
     pub(crate) async fn cut(&self) {
         self.cut.notified().await;
     }
 }
 
 impl Handshakes {
-    /// Begins a handshake with a client at this address. Returns whether another one was displaced. In
-    /// `shared` networks each connection counts as a client.
+    /// Begins a handshake with a client at this address. Returns the handshake, and whether another one was
+    /// displaced. In `shared` networks each connection counts as a separate client.
     pub(crate) fn begin(&mut self, address: IpAddr, shared: &[Network]) -> (Handshake, bool) {
         self.last += 1;
         let is_full = self.under_way.len() >= HANDSHAKES_MAX;
@@ -53,7 +53,7 @@ impl Handshakes {
         (Handshake { number: self.last, cut }, is_full)
     }
 
-    /// Removes a handshake that has ended in any way.
+    /// Removes a handshake that has completed, failed or timed out.
     pub(crate) fn end(&mut self, handshake: &Handshake) {
         self.under_way.remove(&handshake.number);
     }
@@ -63,7 +63,7 @@ impl Handshakes {
         self.under_way.len()
     }
 
-    /// Ends the oldest handshake of the client that has most. Returns whether there was one.
+    /// Displaces the oldest handshake of the client that has the most. Returns whether there was one.
     pub(crate) fn make_room(&mut self) -> bool {
         let mut counts: HashMap<ClientKey, usize> = HashMap::new();
         for (client, _) in self.under_way.values() {
@@ -130,7 +130,7 @@ mod tests {
         let other = handshakes.begin([198, 51, 100, 1].into(), &shared).0;
         let all: Vec<Handshake> =
             (0..HANDSHAKES_MAX + 5).map(|_| handshakes.begin(address(1), &shared).0).collect();
-        // No client has more than one, so the handshake that began first is displaced, whatever its address.
+        // No client has more than one handshake, so the oldest is displaced, whatever its address.
         assert!(is_cut(&other));
         assert!(all[..5].iter().all(is_cut) && !all[5..].iter().any(is_cut));
     }

@@ -14,15 +14,15 @@ use crate::{
     routing::subjects::Subjects,
 };
 
-/// Interval of the rounds while a connection is new, has a backlog, or is soon due for a ping.
+/// Interval between rounds of checks while a connection is new, has a backlog, or is soon due for a ping.
 pub(crate) const EVERY: Duration = Duration::from_millis(50);
-/// Rounds in which each connection is examined once ...
+/// Number of rounds in which every connection is examined once; with few connections fewer rounds suffice.
 const ROUNDS: u32 = 10;
-/// ... or fewer rounds, as long as no more than this many connections are examined in each.
+/// Smallest number of connections examined in a round, as long as there are that many.
 const LOOKS_A_ROUND: u32 = 32;
-/// Pause after which a core with much client memory checks whether other cores or servers need some of it.
+/// Interval at which a core that uses more than its own share of client memory checks whether others need it.
 const GIVING_WAY_EVERY_MS: u64 = 1000;
-/// Delay of the first ping, which comes early to measure the round trip.
+/// Delay of the first ping; it is short, because this ping measures the round trip.
 const FIRST_PING_AFTER_MS: u64 = 2000;
 /// Largest additional delay of the first ping. Clients that connect together are not pinged all at once
 /// (nats-server adds a fifth).
@@ -37,7 +37,7 @@ fn first_ping_after_ms(cid: u64) -> u64 {
 }
 
 impl Local {
-    /// Checks all deadlines, forever; sleeps while none is near.
+    /// Checks all deadlines in an endless loop; sleeps while none is near.
     pub(crate) async fn keep_house(self: Rc<Self>) {
         let rounds = Rc::clone(&self.core.borrow().outputs.rounds);
         let mut cursor = 0;
@@ -61,7 +61,8 @@ impl Local {
                 due_ms.map(|due_ms| Duration::from_millis(due_ms.saturating_sub(core.now_ms)))
             };
             if rounds.pause(due_in).await {
-                // The event may concern a connection that was examined already, so a new pass begins.
+                // The event may concern a connection that this pass has examined already, so a new pass
+                // begins.
                 pass = Pass::default();
             }
         }
@@ -72,7 +73,8 @@ impl Local {
 #[derive(Default)]
 struct Pass {
     looked: u32,
-    /// Earliest time at which one of the examined connections must be examined again; `None` if none must be.
+    /// Earliest time at which one of the examined connections must be examined again; `None` if there is no
+    /// such time.
     due_ms: Option<u64>,
 }
 
@@ -104,7 +106,7 @@ fn look_after_some(core: &mut Core, cursor: &mut ConnId, pass: &mut Pass) {
     }
 }
 
-/// Returns the time at which a connection must be examined again if nothing happens on it before.
+/// Returns the time at which a connection must be examined again if nothing happens on it in the meantime.
 fn due_ms(outputs: &Outputs, id: ConnId, limits: &Limits) -> Option<u64> {
     let connection = outputs.connections.find(id)?;
     if connection.closing.is_some() {
@@ -186,8 +188,7 @@ mod tests {
 
     const CLIENTS: usize = 40;
 
-    /// First pings of clients that connect together are spread over 400 ms, about as many in each tenth of
-    /// it.
+    /// First pings of clients that connect together are spread evenly over 400 ms.
     #[test]
     fn first_pings_are_spread() {
         let mut tenths = [0; 10];
@@ -199,7 +200,7 @@ mod tests {
         assert!(tenths.iter().all(|count| (75..=110).contains(count)), "{tenths:?}");
     }
 
-    /// Each client gets one ping, and all of the pings together take one chunk.
+    /// Each client gets one ping, and all pings together need one chunk.
     #[test]
     fn pings_to_many_need_one_chunk() {
         let runtime = tokio::runtime::Builder::new_current_thread()

@@ -1,4 +1,4 @@
-//! A connection enters a core's tables and leaves them; the rest of its state is taken back in steps.
+//! Registration of connections on a core and their removal; a removed connection's state is freed in steps.
 
 use super::serve::{Arrival, ENDED_IN_ONE_GO, TABLE_PLACES_A_STEP};
 use crate::{
@@ -37,7 +37,7 @@ impl Core {
         if !is_required
             && let Check::Done(Ok(identity)) = self.settings.identities.check(&Credentials::default(), b"")
         {
-            // A client without credentials is the user of `no_auth_user`, or anonymous.
+            // A client without credentials is treated as the user of `no_auth_user`, or as anonymous.
             self.checked(id, Ok(identity));
             self.outputs.connections[id].stage = Stage::Fresh;
         }
@@ -57,7 +57,7 @@ impl Core {
     /// left.
     pub(crate) fn end_some(&mut self, id: ConnId) -> bool {
         let sids = &self.outputs.connections[id].sids;
-        // Each call scans the table from its start, where most slots are empty by now.
+        // Each call scans the table from its start, where most slots are empty after earlier calls.
         self.work.add((sids.capacity() / TABLE_PLACES_A_STEP) as u64);
         let ending: SmallVec<[SubId; ENDED_IN_ONE_GO]> = sids.iter().copied().take(ENDED_IN_ONE_GO).collect();
         for sub in ending {
@@ -68,7 +68,7 @@ impl Core {
         self.outputs.connections[id].sids.is_empty()
     }
 
-    /// Removes a client's or a hub's connection. Returns why it was closed.
+    /// Removes the connection of a client or a hub. Returns why it was closed.
     pub(super) fn leave(&mut self, id: ConnId) -> CloseReason {
         let Self { outputs, links, .. } = self;
         outputs.release_all(id, links);
@@ -95,7 +95,7 @@ impl Core {
         self.closed.push_back(snapshot);
         tracing::debug!(cid = connection.cid, address = %connection.address, reason = why.reason(), "closed");
         self.balance.closed(self.index);
-        // Wakes the housekeeping, which returns memory that the connection needed.
+        // Wakes the periodic tasks, which free memory that the connection needed.
         self.outputs.rounds.stir();
         self.counters.sub(Counter::Connections, 1);
         why

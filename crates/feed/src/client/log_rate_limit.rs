@@ -1,9 +1,9 @@
 //! Rate limit for log lines that clients can cause.
 
-/// Lines written in a second. The next line written says how many were suppressed.
+/// Largest number of lines written per second. The next written line says how many were suppressed.
 const LINES_A_SECOND: u32 = 10;
 
-/// Lines written in the current second, and lines suppressed since the last one.
+/// Counts of the lines written in the current second and of the lines suppressed since the last written one.
 #[derive(Debug, Default)]
 pub(crate) struct LogRateLimit {
     second: u64,
@@ -12,8 +12,8 @@ pub(crate) struct LogRateLimit {
 }
 
 impl LogRateLimit {
-    /// Returns the number of lines suppressed since the last one, if a line may be written now; `None`
-    /// otherwise.
+    /// Returns the number of lines suppressed since the last written one, if a line may be written now;
+    /// `None` otherwise.
     pub(crate) fn admit_line(&mut self, now_ms: u64) -> Option<u64> {
         let second = now_ms / 1000;
         if self.second != second {

@@ -1,4 +1,4 @@
-//! Password checks: bcrypt comparisons on helper threads, each of tens of milliseconds.
+//! Password checks: bcrypt comparisons on helper threads, each of which takes tens of milliseconds.
 //!
 //! ```text
 //!   CONNECT ─▶ at most CHECKS_WAITING_MAX ─▶ at most CHECKS_AT_ONCE on helpers ─▶ admitted, or not
@@ -33,18 +33,19 @@ use crate::{
     mesh::core::Local,
 };
 
-/// Checks that run at once on behalf of a core.
+/// Largest number of password checks that run at the same time for a core.
 const CHECKS_AT_ONCE: usize = 2;
-/// Checks of a core that are queued or run. The client of one more is rejected and may retry.
+/// Largest number of password checks of a core that are queued or running. Above it, a client is rejected and
+/// may retry.
 pub(crate) const CHECKS_WAITING_MAX: usize = 256;
-/// Interval at which a queued client's socket is checked for having been closed.
+/// Interval at which the server checks whether a queued client has closed its socket.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Password checks of a core.
 #[derive(Debug)]
 pub(crate) struct Checks {
     at_once: Arc<Semaphore>,
-    /// Number of checks that are queued or run.
+    /// Number of checks that are queued or running.
     waiting: usize,
 }
 
@@ -54,7 +55,8 @@ impl Default for Checks {
     }
 }
 
-/// Queues a password check and returns its result. `None`: the client has left or is to be closed.
+/// Queues a password check and returns its result. `None`: the client has left, or its connection is to be
+/// closed.
 pub(crate) async fn check(
     local: &Rc<Local>,
     id: ConnId,
@@ -89,7 +91,7 @@ pub(crate) async fn check(
     checked.filter(|_| core.outputs.connections[id].closing.is_none())
 }
 
-/// Waits for permission to run a check.
+/// Waits until one of the core's password checks may start.
 async fn wait(
     local: &Local,
     id: ConnId,
@@ -118,7 +120,7 @@ async fn wait(
 async fn has_left(stream: &Stream) -> bool {
     let Stream::Plain(socket) = stream else { return false };
     poll_fn(|cx| {
-        // The readiness is polled once and does not wait.
+        // The socket's readiness is polled once, without waiting.
         let ready = pin!(socket.ready(Interest::READABLE));
         Poll::Ready(match ready.poll(cx) {
             Poll::Ready(Ok(ready)) => ready.is_read_closed(),

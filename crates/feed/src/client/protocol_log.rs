@@ -10,16 +10,16 @@ use wire::nats::client::ClientOp;
 
 use crate::delivery::run::Run;
 
-/// Target of these lines in the log's filter.
+/// Log target of the protocol log, for use in a filter.
 pub const TARGET: &str = "feed::protocol";
 
-/// Returns whether the log's filter wants these lines.
+/// Returns whether the log's filter enables the protocol log.
 #[inline]
 pub(crate) fn is_wanted() -> bool {
     tracing::enabled!(target: TARGET, Level::TRACE)
 }
 
-/// Logs an operation of a client, except for messages.
+/// Logs a client's operation other than a message.
 #[cold]
 pub(crate) fn operation(cid: u64, op: &ClientOp<'_>) {
     let text = String::from_utf8_lossy;
@@ -36,7 +36,7 @@ pub(crate) fn operation(cid: u64, op: &ClientOp<'_>) {
     tracing::trace!(target: TARGET, "cid:{cid} <<- [{said}]");
 }
 
-/// Logs messages from a client, or to one.
+/// Logs messages from or to a client.
 #[cold]
 pub(crate) fn messages(cid: u64, verb: &str, run: &Run<'_>, count: usize) {
     let (subject, reply) = (String::from_utf8_lossy(run.subject), String::from_utf8_lossy(run.reply));

@@ -1,9 +1,10 @@
 //! PROXY protocol header, by which a proxy names the client that it forwards, before the listener's own
 //! protocol: NATS, TLS or WebSocket.
 //!
-//! Exactly the header is read from the socket, because a TLS handshake may follow, which reads the socket
-//! itself. So the bytes are inspected first (`MSG_PEEK`), and only those of the header are read. A header in
-//! one packet costs two system calls. *Bounds:* `auth_timeout`, and the limit of handshakes in progress.
+//! Exactly the header is read from the socket, because a TLS handshake may follow, which reads from the
+//! socket itself. So the bytes are inspected first (`MSG_PEEK`), and only those of the header are read. A
+//! header in one packet costs two system calls. *Bounds:* `auth_timeout`, and the limit on handshakes in
+//! progress.
 
 use std::{
     io,
@@ -40,7 +41,7 @@ pub(crate) fn read(local: &Rc<Local>, core: &mut Core, mut socket: TcpStream, pr
     });
 }
 
-/// Returns the client's address from the header, or the proxy's own if the header has none.
+/// Reads the header and returns the client's address in it, or the proxy's own if the header has none.
 async fn peer(socket: &mut TcpStream) -> io::Result<SocketAddr> {
     let mut bytes = [0; HEADER_BYTES_MAX];
     let mut have = 0;
@@ -51,7 +52,7 @@ async fn peer(socket: &mut TcpStream) -> io::Result<SocketAddr> {
         }
         match header(&bytes[..seen]) {
             Header::Wrong => return Err(io::ErrorKind::InvalidData.into()),
-            // All bytes so far belong to the header.
+            // All bytes received so far belong to the header.
             Header::NeedMore => {
                 socket.read_exact(&mut bytes[have..seen]).await?;
                 have = seen;

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! While a connection waits, it keeps only the bytes of an unfinished operation, in a buffer that it borrows
-//! from the core; an idle connection has no buffer. A long payload is collected in that buffer; a short rest
-//! is copied in front of the next read in the scratch.
+//! from the core; an idle connection has no buffer. A long payload is collected in that buffer. A short
+//! incomplete operation is copied into the scratch, in front of the next read.
 
 use std::{
     future::poll_fn,
@@ -42,39 +42,39 @@ use crate::{
     },
 };
 
-/// Reads of one connection before other tasks run.
+/// Largest number of reads from one connection before other tasks run.
 const READS_A_TURN: usize = 4;
-/// Least room by which the buffer of a long operation grows; a larger buffer doubles.
+/// Smallest growth of the buffer for a long operation; a buffer larger than this doubles.
 const GROWTH_BYTES: usize = 128 * 1024;
-/// Maximum number of subscriptions of a departed client that are removed at once.
+/// Largest number of subscriptions of a departed client that are removed in one step.
 pub(super) const ENDED_IN_ONE_GO: usize = 512;
-/// Table slots that are scanned for one unit of the turn's budget.
+/// Number of table slots whose scan costs one unit of the turn's budget.
 pub(super) const TABLE_PLACES_A_STEP: usize = 64;
 
-/// Time for the shutdown of a TLS or WebSocket stream.
+/// Time limit for shutting down a TLS or WebSocket stream.
 const GOODBYE_TIME_MAX: Duration = Duration::from_millis(500);
 
 /// A stream that one task both reads and writes.
 pub(crate) trait Duplex: AsyncRead + AsyncWrite + Unpin {
-    /// Notes that the client is admitted: from now on its own limits bound what it sends.
+    /// Notes that the client is admitted, so that the limit for clients before login no longer applies.
     fn let_in(&mut self) {}
 
-    /// Returns the frames read since the last call.
+    /// Returns the count of frames read since the last call.
     fn take_frames(&mut self) -> Frames {
         Frames::default()
     }
 
-    /// Returns the memory of bytes that were read and cannot be passed on yet.
+    /// Returns the number of bytes of memory for data that was read and cannot be passed on yet.
     fn held_bytes(&self) -> usize {
         0
     }
 }
 
-/// Frames that carried a client's bytes.
+/// Count of the WebSocket frames that carried a client's bytes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Frames {
     pub(crate) count: u64,
-    /// The last read ended because it had passed the allowed number of frames.
+    /// The last read stopped at the allowed number of frames, so the stream may have more.
     pub(crate) may_have_more: bool,
 }
 
@@ -111,12 +111,12 @@ struct Input {
     stream: Stream,
     /// Bytes received and not executed yet.
     leftover: Vec<u8>,
-    /// Least length of the operation at the start of `leftover`.
+    /// Minimum length of the operation at the start of `leftover`.
     need: usize,
     /// `leftover` may contain complete operations.
     is_unexamined: bool,
-    /// Nothing was read in this pass. The input was examined before, and the inbox of other cores was emptied
-    /// then.
+    /// This pass examined bytes from earlier reads and read nothing new. The inbox of other cores was
+    /// processed after those reads.
     was_examined: bool,
 }
 
@@ -127,7 +127,7 @@ impl Input {
     }
 }
 
-/// Result of a turn, unless it waits for the socket.
+/// Result of a turn that ended for another reason than waiting for the socket.
 enum TurnOutcome {
     Closed,
     /// The turn's budget is used up, and there may be more to do.
@@ -135,7 +135,7 @@ enum TurnOutcome {
     Check(SlowCheck),
 }
 
-/// Data about a client before its first operation.
+/// Data about a client that is known before its first operation.
 pub(crate) struct Arrival {
     pub(crate) cid: u64,
     pub(crate) address: SocketAddr,
@@ -145,7 +145,7 @@ pub(crate) struct Arrival {
 }
 
 impl Arrival {
-    /// Builds the data of a new client, with a number and, if needed, a nonce.
+    /// Builds the data of a new client, with a connection number and, if users sign with nkeys, a nonce.
     pub(crate) fn new(core: &Core, address: SocketAddr, transport: Transport) -> Self {
         let nonce = core.settings.identities.wants_nonce().then(shared::nonce);
         Self { cid: core.shared.next_cid(), address, transport, nonce, certificate: None }
@@ -177,8 +177,8 @@ pub(crate) async fn serve(
     attend(&local, id, stream, Vec::new(), address).await;
 }
 
-/// Reads and writes until a connection is closed, then removes it. Returns why it was closed. `received`:
-/// bytes that have arrived already.
+/// Reads from and writes to a connection until it is closed, then removes it. Returns why it was closed.
+/// `received`: bytes that have arrived already.
 pub(crate) async fn attend(
     local: &Rc<Local>,
     id: ConnId,
@@ -201,8 +201,9 @@ pub(crate) async fn attend(
             Some(TurnOutcome::Closed) => break,
             Some(TurnOutcome::Over) => {
                 works_much = true;
-                // Runs again after all ready tasks and a poll of the sockets. (A task that wakes itself would
-                // run up to sixty-one times before that: `engine::cores::CoresConfig::event_interval`.)
+                // This task runs again after all ready tasks have run and the sockets have been polled. (A
+                // task that wakes itself would run up to sixty-one times before that:
+                // `engine::cores::CoresConfig::event_interval`.)
                 tokio::task::yield_now().await;
             }
             Some(TurnOutcome::Check(check)) => {
@@ -216,12 +217,13 @@ pub(crate) async fn attend(
         }
     }
     if let Stream::Wrapped(stream) = &mut input.stream {
-        // TLS and WebSocket have a closing handshake; a client that does not complete it in time is closed
-        // without.
+        // TLS and WebSocket have a closing handshake. If the client does not complete it in time, the
+        // connection is closed without it.
         let _ = tokio::time::timeout(GOODBYE_TIME_MAX, stream.shutdown()).await;
     }
     loop {
-        // Removing many subscriptions is costly, so it takes a turn among the connections of the address.
+        // Removing many subscriptions is costly, so it waits for its turn among the connections of the
+        // address.
         let is_much = !local.core.borrow().outputs.connections[id].sids.is_empty();
         let _turn = if is_much { Some(member.turn().await) } else { None };
         let left = {
@@ -230,7 +232,7 @@ pub(crate) async fn attend(
             if let Some(begun) = core.outputs.connections[id].begun.take() {
                 core.let_go(*begun);
             }
-            // Other cores are told of each removal, but of no more than their queues take.
+            // Other cores are told of each removal, but only as fast as their queues accept it.
             let is_done = !core.links.is_full_for_words() && core.end_some(id);
             let left = is_done.then(|| {
                 core.buffers.give_back_leftover(std::mem::take(&mut input.leftover));
@@ -246,8 +248,8 @@ pub(crate) async fn attend(
     }
 }
 
-/// Runs a turn once this client is due among the busy connections of its address. `None` if it then only
-/// waits for the socket.
+/// Runs a turn when this client is due among the busy connections of its address. `None` if the connection
+/// then waits for the socket.
 async fn take_turn(local: &Rc<Local>, id: ConnId, input: &mut Input, member: &Member) -> Option<TurnOutcome> {
     let turn_of_address = member.turn().await;
     if turn_of_address.has_waited() {
@@ -338,8 +340,8 @@ fn turn(local: &Rc<Local>, cx: &mut Context<'_>, id: ConnId, input: &mut Input) 
     Poll::Ready(TurnOutcome::Over)
 }
 
-/// Reads once, into the scratch after a short rest of the last read, or into the buffer of a long operation.
-/// `Some(have)`: the scratch holds that many bytes; `None`: all bytes are in `leftover`.
+/// Reads once: into the core's scratch, after a short rest of the last read, or into the buffer of a long
+/// operation. `Some(have)`: the scratch holds that many bytes; `None`: all bytes are in `leftover`.
 fn take_in(
     core: &mut Core,
     cx: &mut Context<'_>,
@@ -354,7 +356,7 @@ fn take_in(
     loop {
         let Input { stream, leftover, need, .. } = input;
         if leftover.len() > SMALL_LEFTOVER_BYTES_MAX {
-            // Reads up to the end of the operation only; later bytes go into the scratch and need no copy.
+            // Reads only up to the end of the operation; later bytes go into the scratch and need no copy.
             // The buffer grows with the bytes that arrive, not with the announced length.
             leftover.reserve_exact(
                 need.saturating_sub(leftover.len()).clamp(1, leftover.len().max(GROWTH_BYTES)),
@@ -382,7 +384,7 @@ fn take_in(
         if kept + bytes >= *need {
             return Poll::Ready(Ok(Some(kept + bytes)));
         }
-        // The start of a long payload, which is collected in its own buffer.
+        // A long payload begins here and is collected in its own buffer.
         if leftover.capacity() == 0 {
             *leftover = core.buffers.take_leftover();
         }
@@ -400,7 +402,7 @@ fn bytes_read(read: io::Result<usize>) -> Result<usize, CloseReason> {
     }
 }
 
-/// Executes the complete operations, and keeps the rest.
+/// Executes the complete operations and keeps the incomplete rest.
 fn carry_out(
     core: &mut Core,
     id: ConnId,

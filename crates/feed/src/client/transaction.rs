@@ -1,11 +1,11 @@
-//! Transaction record of a consumer that was cut off.
+//! Transaction record (journal entry) of a consumer that was cut off.
 
 use engine::{cores::clock, journal::Scribe};
 use wire::transaction::{self as record, Kind, Tag};
 
 use crate::client::connection::{CloseReason, Connection};
 
-/// Writes the record, if the log has a reader.
+/// Writes the transaction record if a reader is attached to the journal.
 pub(crate) fn cut_off(scribe: Option<&Scribe>, connection: &Connection, why: CloseReason, subject: &str) {
     let Some(scribe) = scribe.filter(|scribe| scribe.is_read()) else { return };
     let now = clock::now_system().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();

@@ -176,7 +176,7 @@ async fn prepare(
         socket.write_all(&info).await?;
     }
     if tls.optional && !is_tls_first {
-        // A silent client is taken for one without TLS after half of the timeout.
+        // A client that stays silent for half of the timeout is assumed not to use TLS.
         let wait = tls.timeout.unwrap_or(settings.config.limits.auth_timeout) / 2;
         if !begins_with_tls(&socket, wait).await? {
             let (read, write) = socket.into_split();
@@ -193,7 +193,7 @@ async fn prepare(
 /// Returns whether the client starts a TLS handshake within the time. A client that waits for INFO, or starts
 /// with something else, is served without TLS.
 async fn begins_with_tls(socket: &TcpStream, wait: Duration) -> io::Result<bool> {
-    /// Type of a TLS record that carries a handshake message (RFC 8446 §5.1).
+    /// TLS record type of handshake messages (RFC 8446 §5.1).
     const HANDSHAKE: u8 = 22;
     let mut first = [0];
     match tokio::time::timeout(wait, socket.peek(&mut first)).await {

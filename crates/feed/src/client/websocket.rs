@@ -38,28 +38,31 @@ use crate::{
 };
 use wire::http1::url::{self, Scheme};
 
-/// Least bound on the bytes of one message from a browser; it is higher if `max_payload` is.
+/// Default bound on the bytes of one message from a browser; twice `max_payload` if that is larger.
 const MESSAGE_BYTES_MAX: usize = 4 << 20;
 
-/// Largest message from a server that we connect to: the longest NATS message with its control line.
+/// Largest message accepted from a server that the feed connects to: the longest NATS message with its
+/// control line.
 const FROM_SERVER_BYTES_MAX: usize = 65 << 20;
 
 /// Bytes that a client may send before it is admitted, in addition to the bound of its CONNECT.
 const OUTSIDE_BYTES_MAX: usize = 4096;
 
-/// Bytes that the library reads at once, into a buffer of each connection.
+/// Size of the read buffer that the WebSocket library allocates for each connection.
 const READ_BUFFER_BYTES: usize = 16 * 1024;
 
 /// Frames that the gate lets through in one read.
 const FRAMES_A_READ: u64 = 512;
 
-/// Stream below the frames. It limits the bytes from a client that is not admitted yet. (A frame may be as
-/// long as the bound of a message, and the library collects a whole one before it returns any of it.)
+/// Stream below the WebSocket library. It limits the bytes from a client that is not admitted yet. (A frame
+/// may be as long as the bound on a message, and the library collects a whole frame before it returns any of
+/// it.)
 struct Gate<S> {
     inner: S,
     /// Bytes that may still pass; `None`: any number.
     left: Option<usize>,
-    /// Parser of the frames' heads, set once the upgrade is done; `None`: frames are not limited.
+    /// Parser of the frames' headers, set once the upgrade is done; `None`: the number of frames is not
+    /// limited.
     walker: Option<FrameWalker>,
     /// Bytes passed since the last complete message.
     since_message: usize,
@@ -74,24 +77,24 @@ impl<S> Gate<S> {
 /// Finds the starts of frames in a stream of bytes (RFC 6455 §5.2).
 #[derive(Debug, Default)]
 struct FrameWalker {
-    /// Bytes so far of an incomplete head.
+    /// Bytes received so far of an incomplete frame header.
     head: [u8; HEAD_BYTES_MAX],
     have: usize,
     /// Bytes of the frame's payload that are still to come.
     payload_left: u64,
-    /// Heads passed since the count was last taken.
+    /// Frame headers parsed since the count was last taken.
     frames: u64,
-    /// Heads that this read may still let through.
+    /// Frame headers that the current read may still let through.
     allowed: u64,
-    /// The read has let through as many heads as allowed.
+    /// The current read has let through as many frame headers as allowed.
     is_spent: bool,
 }
 
-/// Longest head of a frame: two bytes, eight of length, four of mask.
+/// Longest header of a frame: two bytes, eight of length, four of mask.
 const HEAD_BYTES_MAX: usize = 14;
-/// Shortest head of a client's frame: two bytes and the mask.
+/// Shortest header of a client's frame: two bytes and the mask.
 const HEAD_BYTES_MIN: u64 = 6;
-/// Longest head of a client's ping or pong.
+/// Longest header of a client's ping or pong frame.
 const CONTROL_HEAD_BYTES: usize = 6;
 
 impl FrameWalker {
@@ -123,7 +126,7 @@ impl FrameWalker {
         }
     }
 
-    /// Returns the length of the current head, as far as it is known: at least two bytes.
+    /// Returns the length of the current frame header, as far as it is known: at least two bytes.
     fn head_bytes(&self) -> usize {
         if self.have < 2 {
             return 2;
@@ -155,7 +158,7 @@ pub(crate) struct WebStream<S> {
     fault: Option<CloseCode>,
 }
 
-/// Accepts the upgrade from programs, and from pages whose origin may connect ([`origin_allowed`]).
+/// Accepts the upgrade from programs, and from web pages whose origin may connect ([`origin_allowed`]).
 pub(crate) async fn accept<S>(
     stream: S,
     web: &crate::config::WebSocket,
@@ -190,11 +193,11 @@ where
             Err(refused)
         }
     };
-    // The library bounds the upgrade itself.
+    // The WebSocket library itself limits the size of the upgrade request.
     let mut inner = accept_hdr_async_with_config(Gate::new(stream), look, Some(config))
         .await
         .map_err(io::Error::other)?;
-    // The library refuses clients that send anything after the request before they have the response.
+    // The library refuses clients that send anything after the request before they receive the response.
     let gate = inner.get_mut();
     gate.left = is_outside.then_some(limits.max_control_line + OUTSIDE_BYTES_MAX);
     gate.walker = Some(FrameWalker::default());
@@ -314,7 +317,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Gate<S> {
         if let Some(walker) = walker {
             at_most = at_most.min(walker.bytes_allowed());
             if at_most == 0 {
-                // Other tasks run first. `is_spent` tells the reader that the stream still has bytes.
+                // Other tasks run first. `is_spent` tells the reader that the stream may still have bytes.
                 walker.is_spent = true;
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
@@ -387,8 +390,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for WebStream<S> {
                 Some(Ok(Message::Binary(bytes))) => self.take_message(bytes),
                 Some(Ok(Message::Text(text))) => self.take_message(text.into()),
                 Some(Ok(Message::Close(_))) | None => return Poll::Ready(Ok(())),
-                // The library answers pings itself. A ping may come between the frames of a message, whose
-                // count goes on.
+                // The library answers pings itself. A ping may come between the frames of a message, so only
+                // the ping's bytes are subtracted from the count.
                 Some(Ok(Message::Ping(bytes) | Message::Pong(bytes))) => {
                     let gate = self.inner.get_mut();
                     gate.since_message = gate.since_message.saturating_sub(bytes.len() + CONTROL_HEAD_BYTES);
@@ -434,7 +437,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for WebStream<S> {
 mod tests {
     use super::*;
 
-    /// The gate finds every head among frames of all kinds of lengths, split anywhere.
+    /// The gate finds every frame header, for all kinds and lengths of frames, split anywhere.
     #[test]
     fn the_gate_finds_every_frame() {
         let mut bytes = Vec::new();
@@ -515,7 +518,8 @@ mod tests {
             assert!(allowed(Some(origin), host, &["https://good.example", origin]), "{origin}");
             assert!(allowed(Some(origin), host, &["*"]), "{origin}");
         }
-        // nats-server's `same_origin`: any equal name is allowed, unless there is a list without it.
+        // nats-server's `same_origin`: an equal name is allowed, unless there is a list that does not contain
+        // it.
         let same = |origin: &str, host: &str, list: &[&str]| asked(Some(origin), host, &web(list, true));
         assert!(same("http://shop.example", "shop.example:80", &[]));
         assert!(same("http://shop.example:8081", "Shop.Example:8081", &["http://shop.example:8081"]));

@@ -1,5 +1,5 @@
-//! Backpressure: consumers that read more slowly than messages arrive slow their producers down, and are cut
-//! off in the end.
+//! Backpressure: a consumer that reads more slowly than messages arrive slows its producers down; if that is
+//! not enough, it is disconnected.
 //!
 //! ```text
 //!   bytes of the consumer's backlog
@@ -10,10 +10,10 @@
 //!        └─ from here on the server notes which producer puts in how much (`contributions`), and what the consumer takes
 //! ```
 //!
-//! *A hold* pauses a producer's reads for [`HOLD`], or for a part of it. A producer that put in less than
-//! half as much as the largest one is held for its proportion of that time. A producer with less than a
-//! sixteenth of the backlog is never held. A hold is extended by another [`HOLD`] only if the consumer has
-//! paid for it by reading: a second of holds costs a sixteenth of `max_pending`. So by default a consumer
+//! *A hold* pauses a producer's reads for [`HOLD`], or for a part of it. A producer that added less than half
+//! as much to the backlog as the largest one is held for its proportion of that time. A producer with less
+//! than a sixteenth of the backlog is never held. A hold is extended by another [`HOLD`] only if the consumer
+//! has paid for it by reading: a second of holds costs a sixteenth of `max_pending`. So by default a consumer
 //! that reads 4 MiB in a second slows its producers down to that rate, and loses nothing. A consumer that
 //! reads nothing holds the producers that filled its backlog once, for [`HOLD`], and only while its address
 //! has a free hold left (`free_holds`); so a client that reconnects again and again holds nobody. The bytes
@@ -21,21 +21,21 @@
 //!
 //! Answers to the client's own operations (`PONG`, `+OK`, `-ERR`, 503) count towards the same bound. Above a
 //! sixteenth of it the client's own reads are paused, so that a client that pipelines and reads late is
-//! slowed and not cut off. The answers to one operation may exceed this watermark. A run of messages that are
-//! refused one by one may exceed even `max_pending`; then the client is cut off.
+//! slowed and not cut off. The answers to one operation may exceed this watermark. The errors for a run of
+//! messages that are refused one by one may exceed even `max_pending`; then the client is cut off.
 //!
 //! *`write_deadline`.* In each period of that length a client must read the backlog that it had when the
 //! period began, up to a sixteenth of `max_pending`; then the next period begins. So reading a little now and
 //! then is not enough: with the defaults it must read everything, or 4 MiB in ten seconds. nats-server
-//! demands everything that waited when a write began (up to `max_pending`, within the deadline), which a live
-//! but slow consumer may fail.
+//! demands that everything queued when a write began is read (up to `max_pending`, within the deadline),
+//! which a live but slow consumer may fail to do.
 //!
-//! *In total.* `max_pending_total` bounds the backlogs of all clients together (`share`). While half of it is
-//! used, the watermarks are those for a sixteenth of `max_pending`, so that many live consumers are slowed
-//! down before one is cut off.
+//! *In total.* `max_pending_total` bounds the backlogs of all clients together (`share`). While more than
+//! half of it is used, the watermarks are those for a sixteenth of `max_pending`, so that many live consumers
+//! are slowed down before one is cut off.
 //!
 //! A producer on another core is held by a record sent to that core (`links`). Messages that the producer
-//! sends before it arrives fit between the high watermark and the bound.
+//! sends before the record arrives fit between the high watermark and the bound.
 
 use std::{rc::Rc, time::Duration};
 
@@ -54,7 +54,7 @@ use crate::{
 /// Longest time for which a producer is held before the consumer must have read something.
 pub(crate) const HOLD: Duration = Duration::from_millis(20);
 
-/// Holds in a second, for which a consumer must read a sixteenth of `max_pending`.
+/// Number of holds in a second, all of which together cost the consumer a sixteenth of `max_pending`.
 const HOLDS_A_SECOND: usize = 50;
 
 /// Watermarks of one client's backlog.
@@ -62,28 +62,28 @@ const HOLDS_A_SECOND: usize = 50;
 pub(crate) struct Marks {
     /// Bound of the backlog; a client that exceeds it is cut off.
     pub(crate) max_pending: usize,
-    /// Watermark above which the server notes how much each producer puts in.
+    /// Backlog size above which the server records how much each producer adds.
     pub(crate) noted: usize,
-    /// Watermark above which producers are held.
+    /// Backlog size above which producers are held.
     pub(crate) high: usize,
-    /// Watermark below which producers are released.
+    /// Backlog size below which producers are released.
     low: usize,
-    /// Watermark of answers above which the client's reads are paused.
+    /// Size of unread answers above which the client's reads are paused.
     pub(crate) answers: usize,
-    /// Bytes that must be read within a write deadline, if the backlog is as large; and within
-    /// `producer_hold_max`, if producers are to be held for that long.
+    /// Bytes of a backlog (or all of it, if it is smaller) that a client must read within a write deadline. A
+    /// consumer that holds producers must read as much within `producer_hold_max`.
     due: usize,
-    /// Bytes that a consumer must read for another [`HOLD`].
+    /// Bytes that a consumer must read before producers are held for another [`HOLD`].
     hold_price: usize,
-    /// All backlogs together are large, so `noted`, `high` and `low` are lowered.
+    /// The sum of all backlogs is large, so `noted`, `high` and `low` are lowered.
     is_crowded: bool,
 }
 
-/// Divisor of the watermarks while all backlogs together are large.
+/// Divisor of the watermarks while the sum of all backlogs is large.
 const CROWDED_SHARE: usize = 16;
 
 impl Marks {
-    /// Lowers the watermarks while all backlogs together are large, so that producers wait earlier.
+    /// Lowers the watermarks while the sum of all backlogs is large, so that producers are held earlier.
     #[inline]
     pub(crate) fn set_crowded(&mut self, is_crowded: bool) {
         if is_crowded != self.is_crowded {
@@ -103,7 +103,7 @@ impl Marks {
             low: sixteenth * 11,
             answers: sixteenth,
             due: sixteenth,
-            // A quarter less than the nominal price, so that an uneven clock costs nobody a hold.
+            // The price is a quarter below the nominal one, so that an uneven clock costs no consumer a hold.
             hold_price: (sixteenth / HOLDS_A_SECOND / 4 * 3).max(1),
             is_crowded: false,
         }
@@ -114,11 +114,11 @@ impl Marks {
 #[derive(Debug)]
 pub(crate) struct ConsumerBacklog {
     contributions: Contributions,
-    /// Time at which a producer was first held, and the bytes written by then. Starts anew once the backlog
-    /// is below the low watermark, or the consumer has read enough within `producer_hold_max`.
+    /// Time at which a producer was first held, and the bytes written by then. Reset once the backlog is
+    /// below the low watermark, or the consumer has read enough within `producer_hold_max`.
     held_since: Option<(u64, u64)>,
     holds: Vec<Hold>,
-    /// End of the window in which producers may be held. 0: no window has been opened.
+    /// End of the period in which producers may be held. 0: no such period has begun.
     window_until_ms: u64,
     /// Bytes that the consumer has read and not spent on holds; at most the price of a second of holds.
     credit: usize,
@@ -128,7 +128,7 @@ pub(crate) struct ConsumerBacklog {
     may_ask_address: bool,
 }
 
-/// Credit that is left of a connection's last backlog: bytes read and not spent on holds, and the bytes
+/// Credit that remains from a connection's last backlog: bytes read and not spent on holds, and the bytes
 /// written by then.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HoldCredit {
@@ -140,13 +140,13 @@ pub(crate) struct HoldCredit {
 #[derive(Debug)]
 struct Hold {
     producer: Producer,
-    /// End of the hold; `None`: the end of the consumer's window.
+    /// End of the hold; `None`: the hold lasts until the consumer's window ends.
     until_ms: Option<u64>,
 }
 
 impl ConsumerBacklog {
-    /// Builds the state of a new backlog. `left`: credit from the connection's last backlog, if this is not
-    /// its first.
+    /// Builds the state of a new backlog. `left`: credit from the connection's previous backlog, if there was
+    /// one.
     fn new(written: u64, left: Option<HoldCredit>) -> Self {
         let HoldCredit { credit, written } = left.unwrap_or(HoldCredit { credit: 0, written });
         Self {
@@ -160,15 +160,15 @@ impl ConsumerBacklog {
         }
     }
 
-    /// Credits the consumer with the bytes that it has read.
+    /// Credits the consumer with the bytes that it has read, up to `at_most`.
     fn credit_written(&mut self, written: u64, at_most: usize) {
         let taken = usize::try_from(written - self.written).unwrap_or(usize::MAX);
         self.credit = self.credit.saturating_add(taken).min(at_most);
         self.written = written;
     }
 
-    /// Returns whether producers may be held now: the window is open, or the consumer's credit pays for a new
-    /// one.
+    /// Returns whether producers may be held now: the window for holds is open, or the consumer's credit pays
+    /// for a new one.
     fn may_hold(&mut self, price: usize, now_ms: u64) -> bool {
         if now_ms < self.window_until_ms {
             return true;
@@ -181,18 +181,18 @@ impl ConsumerBacklog {
         is_paid
     }
 
-    /// Returns when the next hold or the window ends; `None`: no producer is held.
+    /// Returns the time at which the next hold ends; `None` if no producer is held.
     fn due_ms(&self) -> Option<u64> {
         self.holds.iter().map(|hold| hold.until_ms.unwrap_or(self.window_until_ms)).min()
     }
 }
 
-/// Bytes that a client must read within a write deadline. Checked from time to time; a period begins with a
-/// check.
+/// Bytes that a client must read within a write deadline. They are checked periodically, and each period
+/// begins at a check.
 #[derive(Debug, Default)]
 pub(crate) struct Due {
     since_ms: u64,
-    /// Bytes written since the connection began at which the client has read enough.
+    /// Total of bytes written on the connection at which the client has read enough for this period.
     until_written: u64,
 }
 
@@ -241,8 +241,8 @@ impl Outputs {
             self.rounds.stir();
         }
         backlog.contributions.add(producer, bytes, waits);
-        // A client that publishes to itself would wait for itself, and the program's own messages have no
-        // connection.
+        // A client that publishes to itself is not held, because it would wait for itself; nor are the
+        // program's own messages, which have no connection.
         let is_own = is_here && producer.conn == id;
         if waits <= high || is_own || producer.conn >= FOREIGN {
             return;
@@ -254,8 +254,8 @@ impl Outputs {
         backlog.credit_written(written, due);
         let mut may_hold = backlog.may_hold(hold_price, now_ms);
         if !may_hold && std::mem::take(&mut backlog.may_ask_address) {
-            // Loopback counts as one address here; otherwise each new connection from there would be another
-            // client.
+            // All of loopback counts as one address here; otherwise each new connection from loopback would
+            // be a new client with free holds.
             if self.free_holds.take(ClientKey::of(connection.address.ip()), now_ms) {
                 backlog.credit += hold_price;
                 may_hold = backlog.may_hold(hold_price, now_ms);
@@ -278,7 +278,7 @@ impl Outputs {
     }
 
     /// Releases producers whose hold has ended, and extends the holds whose consumer has read enough. Returns
-    /// when the next hold ends.
+    /// the time at which the next hold ends.
     pub(crate) fn end_holds(&mut self, now_ms: u64, links: &mut Links) -> Option<u64> {
         let Marks { due, hold_price, .. } = self.marks;
         let mut due_ms: Option<u64> = None;
@@ -312,7 +312,7 @@ impl Outputs {
         }
     }
 
-    /// Adds a hold to a producer of this core.
+    /// Notes that a consumer holds a producer of this core.
     pub(crate) fn held(&mut self, producer: Producer) {
         if let Some(connection) = self.connections.find_mut(producer.conn).filter(|c| c.cid == producer.cid) {
             connection.holds += 1;
@@ -320,7 +320,7 @@ impl Outputs {
         }
     }
 
-    /// Removes a hold from a producer of this core.
+    /// Notes that a consumer has released a producer of this core.
     pub(crate) fn let_go(&mut self, producer: Producer) {
         if let Some(connection) = self.connections.find_mut(producer.conn).filter(|c| c.cid == producer.cid) {
             connection.holds = connection.holds.saturating_sub(1);
@@ -352,7 +352,7 @@ impl Outputs {
         }
     }
 
-    /// Releases all producers that are held for `id`, and drops its backlog's state.
+    /// Releases all producers that are held for `id`, and drops the state of its backlog.
     pub(crate) fn release_all(&mut self, id: ConnId, links: &mut Links) {
         let connection = &mut *self.connections[id];
         let Some(backlog) = connection.backlog.take() else { return };
@@ -361,7 +361,7 @@ impl Outputs {
         backlog.holds.into_iter().for_each(|hold| self.release(hold.producer, links));
     }
 
-    /// Returns whether a client whose reads were paused for its unread answers may be read from again.
+    /// Returns whether a client whose reads were paused because of unread answers may be read from again.
     #[cold]
     pub(crate) fn has_taken_answers(&mut self, id: ConnId) -> bool {
         let connection = &mut self.connections[id];
@@ -369,8 +369,8 @@ impl Outputs {
         !connection.is_held_for_answers
     }
 
-    /// Returns a consumer that has held producers for too long: its backlog has neither fallen to the low
-    /// watermark in time, nor has it read a sixteenth of `max_pending`.
+    /// Returns a consumer that has held producers for too long: its backlog has not fallen to the low
+    /// watermark in time, and it has not read a sixteenth of `max_pending`.
     pub(crate) fn held_too_long(&mut self, at_most: Duration, now_ms: u64) -> Option<ConnId> {
         let due = self.marks.due as u64;
         let Self { over_mark, connections, .. } = self;
@@ -400,8 +400,8 @@ impl Outputs {
         due.is_over(outbox, self.marks.due, write_deadline, now_ms)
     }
 
-    /// Cuts a consumer off and logs it, within the rate limit of the log. `subject`: one that it subscribes
-    /// to.
+    /// Disconnects a slow consumer and logs it, within the rate limit of the log. `subject`: a subject that
+    /// the consumer subscribes to.
     #[cold]
     pub(crate) fn cut_slow(&mut self, id: ConnId, why: CloseReason, subject: &str) {
         let connection = &self.connections[id];
@@ -421,7 +421,7 @@ impl Outputs {
 }
 
 impl Local {
-    /// Ends holds when their time is up, forever; sleeps while no producer is held.
+    /// Ends holds when they expire, in an endless loop; sleeps while no producer is held.
     pub(crate) async fn attend_holds(self: Rc<Self>) {
         let begun = Rc::clone(&self.core.borrow().outputs.hold_begun);
         loop {
@@ -434,7 +434,7 @@ impl Local {
             };
             match due_in {
                 None => begun.notified().await,
-                // A hold that begins meanwhile may end earlier.
+                // A hold that begins during this wait may end earlier.
                 Some(due_in) => _ = tokio::time::timeout(due_in, begun.notified()).await,
             }
         }
@@ -449,8 +449,8 @@ mod tests {
     const MAX_PENDING: usize = 16_000;
     const DEADLINE_S: u64 = 10;
 
-    /// Runs rounds of nine seconds, in each of which bytes are appended and read. Returns whether the client
-    /// is cut off.
+    /// Simulates rounds of nine seconds, in each of which bytes are appended and read. Returns whether the
+    /// client is cut off.
     fn is_cut(rounds: &[(usize, usize)]) -> bool {
         let (mut outbox, mut chunks, mut due) = (Outbox::default(), Chunks::default(), Due::default());
         (1..).zip(rounds).any(|(round, &(append, take))| {

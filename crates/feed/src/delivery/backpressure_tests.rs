@@ -1,5 +1,5 @@
-//! Tests of the producers that a slow consumer holds, and for how long: with a simulated clock, on a core
-//! without sockets.
+//! Tests of which producers a slow consumer holds and for how long, with a simulated clock, on a core without
+//! sockets.
 
 #![allow(clippy::expect_used, reason = "a test may fail")]
 
@@ -15,12 +15,12 @@ use crate::{
 };
 
 const HELLO: &[u8] = b"CONNECT {\"verbose\":false,\"pedantic\":false}\r\n";
-/// Rate at which a consumer loses nothing: 4 MiB in a second.
+/// Bytes per millisecond that a consumer must read to lose nothing: 4 MiB in a second.
 const PACE_A_MS: usize = (4 << 20) / 1000 + 1;
-/// Bytes that a flooding producer sends in a millisecond while it is not held.
+/// Bytes per millisecond that a flooding producer sends while it is not held.
 const FLOOD_A_MS: usize = 512 << 10;
 
-/// A core with producers, and a consumer of all their messages.
+/// Test setup: a core with several producers and one consumer of all their messages.
 struct Scene {
     local: Rc<Local>,
     consumer: ConnId,
@@ -30,7 +30,7 @@ struct Scene {
 
 struct TestProducer {
     id: ConnId,
-    /// Bytes sent in each millisecond.
+    /// Bytes that the producer sends in each millisecond.
     bytes: usize,
     message: Vec<u8>,
     sent: usize,
@@ -45,7 +45,7 @@ fn enter(core: &mut Core) -> ConnId {
 }
 
 impl Scene {
-    /// Builds a scene with producers of this many bytes in a millisecond and in a message.
+    /// Builds a scene with one producer for each pair: bytes per millisecond, and bytes per message.
     fn new(producers: &[(usize, usize)]) -> Self {
         let local = cores(1).remove(0);
         let (consumer, producers) = {
@@ -99,8 +99,8 @@ impl Scene {
     }
 }
 
-/// A consumer that reads nothing holds the producer that filled its backlog once, and never one that put in
-/// little.
+/// A consumer that reads nothing holds the producer that filled its backlog once, and never holds a producer
+/// that added little.
 #[test]
 fn a_stuck_consumer_holds_its_flooder_once() {
     let mut scene = Scene::new(&[(FLOOD_A_MS, 4096), (100, 100), (FLOOD_A_MS / 20, 4096)]);
@@ -151,8 +151,8 @@ fn a_new_consumer_pays_by_taking() {
     assert!(scene.producers[0].held_ms >= held_ms + HOLD.as_millis() as u64, "nobody was held");
 }
 
-/// A consumer at the nominal rate loses nothing in six simulated seconds, although producers would send a
-/// hundred times as much.
+/// A consumer that reads at the nominal rate loses nothing in six simulated seconds, although producers would
+/// send a hundred times as much.
 #[test]
 fn a_consumer_at_its_pace_loses_nothing() {
     for (flooders, size, burst_ms) in
@@ -169,8 +169,8 @@ fn a_consumer_at_its_pace_loses_nothing() {
     }
 }
 
-/// A producer with an eighth of the traffic is held for less time than the one with the rest, and sends most
-/// of its messages.
+/// A producer with an eighth of the traffic is held for less time than the producer of the rest, and sends
+/// most of its messages.
 #[test]
 fn a_hold_is_in_proportion() {
     let mut scene = Scene::new(&[(FLOOD_A_MS, 4096), (1024, 1024)]);
@@ -183,8 +183,8 @@ fn a_hold_is_in_proportion() {
     assert!(small.sent > steps * 1024 / 2, "{} bytes in {} ms of holds", small.sent, small.held_ms);
 }
 
-/// A consumer pays for holds by reading: one that reads at a tenth of the nominal rate soon holds nobody, and
-/// is cut off.
+/// A consumer pays for holds by reading: one that reads at a tenth of the nominal rate soon cannot hold
+/// producers, and is cut off.
 #[test]
 fn a_trickle_does_not_pay_for_holds() {
     let mut scene = Scene::new(&[(FLOOD_A_MS, 4096)]);

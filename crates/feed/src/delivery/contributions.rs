@@ -2,22 +2,22 @@
 //!
 //! The table is a *space-saving* sketch (Metwally et al. 2005) of at most [`ENTRIES_MAX`] rows, for any
 //! number of producers. A producer that takes over a row inherits its count as an error, so that `bytes -
-//! error` never exceeds the bytes that the producer really put in: nobody is held for another producer's
-//! bytes. Counts are halved once twice the backlog has been put in, so that bytes that were read long ago
+//! error` never exceeds the bytes that the producer really added: nobody is held for another producer's
+//! bytes. Counts are halved when their total exceeds twice the backlog, so that bytes that were read long ago
 //! count little.
 
 use crate::delivery::producer::Producer;
 
-/// Rows of the table: a producer with more than a thirty-second of the bytes always has one.
+/// Rows of the table; a producer of more than a thirty-second of the bytes always has a row.
 const ENTRIES_MAX: usize = 32;
-/// Divisor of the backlog: a producer with a smaller part is never held for it.
+/// Divisor of the backlog: a producer that added less than this fraction is never held.
 pub(crate) const HELD_FROM: u64 = 16;
 
-/// Producers that filled a backlog.
+/// Producers that filled a consumer's backlog, with the bytes of each.
 #[derive(Debug, Default)]
 pub(crate) struct Contributions {
     entries: Vec<Entry>,
-    /// Bytes of all producers, halved together with the rows.
+    /// Bytes added by all producers; halved whenever the rows are halved.
     total: u64,
 }
 
@@ -34,17 +34,17 @@ impl Entry {
     }
 }
 
-/// A producer's part of a backlog.
+/// Bytes of a backlog that came from one producer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Part {
-    /// Bytes that the producer put in.
+    /// Bytes that the producer added to the backlog.
     pub(crate) bytes: u64,
-    /// Bytes of the producer that put in most.
+    /// Bytes that the largest producer added to the backlog.
     pub(crate) largest: u64,
 }
 
 impl Contributions {
-    /// Notes that a producer put bytes into a backlog, which now has `backlog` bytes.
+    /// Notes that a producer added bytes to a backlog, which now has `backlog` bytes.
     pub(crate) fn add(&mut self, producer: Producer, bytes: usize, backlog: usize) {
         let bytes = bytes as u64;
         self.total += bytes;
@@ -58,14 +58,15 @@ impl Contributions {
         if self.total > 2 * backlog as u64 {
             self.total /= 2;
             for entry in &mut self.entries {
-                // The error is rounded up, so that the certain part does not grow.
+                // The error is rounded up, so that `bytes - error` does not grow.
                 entry.bytes /= 2;
                 entry.error = entry.error.div_ceil(2).min(entry.bytes);
             }
         }
     }
 
-    /// Returns the part of a producer that may be held; `None` if it is less than a sixteenth.
+    /// Returns the producer's part of the backlog; `None` if it is less than a sixteenth, so that the
+    /// producer is not held.
     pub(crate) fn part_of(&self, producer: Producer) -> Option<Part> {
         let bytes = self.entries.iter().find(|entry| entry.producer == producer)?.certain();
         if bytes == 0 || bytes.saturating_mul(HELD_FROM) < self.total {
@@ -100,7 +101,7 @@ mod tests {
     }
 
     proptest! {
-        /// Comparison with exact counts: no producer is charged more than it put in, and large producers are
+        /// Comparison with exact counts: no producer is charged more than it added, and large producers are
         /// in the table.
         #[test]
         fn never_more_than_was_put_in(puts in prop::collection::vec((0_u64..80, 1_usize..5000), 1..500)) {

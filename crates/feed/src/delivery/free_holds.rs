@@ -1,24 +1,25 @@
 //! Free holds of a consumer's address.
 //!
-//! A consumer pays for holds by reading (`backpressure`). At its first backlog it may not have read anything
-//! yet, so the first hold is free. All connections of an address together have [`AT_ONCE`] free holds, and
-//! get another one every [`EVERY_MS`].
+//! A consumer pays for holding its producers by reading (`backpressure`). At its first backlog it may not
+//! have read anything yet, so the first hold is free. All connections of an address together have [`AT_ONCE`]
+//! free holds, and get another one every [`EVERY_MS`].
 
 use std::collections::HashMap;
 
 use engine::accounts::ClientKey;
 
-/// Free holds that an address may use at once.
+/// Largest number of free holds that an address may have available.
 const AT_ONCE: u64 = 4;
 /// Time until an address gets another free hold.
 const EVERY_MS: u64 = 5_000;
-/// Addresses that are remembered. While the table is full, no other address has a free hold.
+/// Largest number of addresses that are remembered. While the table is full, other addresses have no free
+/// holds.
 const ADDRESSES_MAX: usize = 1024;
 
 /// Addresses that have used free holds on a core.
 #[derive(Debug, Default)]
 pub(crate) struct FreeHolds {
-    /// Time at which an address has all of its free holds again.
+    /// Time at which an address will have all of its free holds again.
     whole_at_ms: HashMap<ClientKey, u64>,
 }
 

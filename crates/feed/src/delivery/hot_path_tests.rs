@@ -1,4 +1,5 @@
-//! Test that a steady relay allocates nothing: counted on the loop's own thread, over real sockets.
+//! Test that a relay of messages allocates nothing in steady state: allocations are counted on the loop's own
+//! thread, over real sockets.
 
 #![allow(clippy::expect_used, reason = "a test may fail")]
 
@@ -24,20 +25,20 @@ use allocations::{Allocations, CountingAllocator, Counts};
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator::system();
 
-/// Returns a CONNECT with a user, which matters only where users are configured.
+/// Returns a CONNECT line with a user name, which matters only if users are configured.
 fn hello(user: &str) -> String {
     format!(
         "CONNECT {{\"verbose\":false,\"pedantic\":false,\"headers\":true,\"no_responders\":true,\
          \"user\":\"{user}\",\"pass\":\"x\"}}\r\n"
     )
 }
-/// Messages before the counting starts: they create chunks, lists and cached subjects.
+/// Messages sent before the counting starts; they create chunks, lists and cached subjects.
 const WARM_UP: usize = 20_000;
 const MESSAGES: usize = 40_000;
 
 struct Case {
     name: &'static str,
-    /// Cores, over which the consumers and the producer are spread.
+    /// Number of cores over which the consumers and the producer are spread.
     cores: usize,
     /// Operations that each consumer sends.
     consumers: Vec<&'static str>,
@@ -45,9 +46,9 @@ struct Case {
     messages: Vec<String>,
     /// Messages that all consumers together get from one round of `messages`.
     delivered: usize,
-    /// Subjects are mapped: `m.X` to `a.X` or, every other time, to `c.X`.
+    /// Subjects are mapped: `m.X` becomes `a.X` or, every second time, `c.X`.
     is_mapped: bool,
-    /// The consumers' account imports the producer's subjects under `p`.
+    /// The consumers' account imports the producer's subjects with the prefix `p`.
     is_imported: bool,
 }
 
@@ -164,7 +165,8 @@ async fn measure(case: &Case, allocations: &mut Allocations) -> Counts {
         locals.iter().map(|local| tokio::task::spawn_local(Rc::clone(local).attend_inbox())).collect();
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
     let address = listener.local_addr().expect("an address");
-    // Receiving from a `Notify` neither allocates nor frees, unlike any other signal.
+    // `Notify` is used because, unlike channels, it neither allocates nor frees when a notification is
+    // received.
     let told = Arc::new(tokio::sync::Notify::new());
     // The channel is bounded, so its slots are allocated before the counting starts.
     let (go, told_to_go) = mpsc::sync_channel::<()>(2);
@@ -197,7 +199,7 @@ async fn measure(case: &Case, allocations: &mut Allocations) -> Counts {
     counts
 }
 
-/// Runs the clients, on a thread of their own.
+/// Runs the clients on a separate thread.
 fn drive(
     address: SocketAddr,
     consumers: &[&str],
@@ -229,7 +231,7 @@ fn drive(
     let mut relay = |messages: usize| {
         let until = sent + messages;
         while sent < until {
-            // The bytes repeat, and reads cut them anywhere, so they end within messages.
+            // The producer repeats the bytes, and reads may split them at any offset within a message.
             let batch = round.repeat(50);
             producer.write_all(batch.as_bytes()).expect("sent");
             sent += 50 * in_round;

@@ -12,18 +12,18 @@
 
 use std::collections::VecDeque;
 
-/// Bytes of a chunk, and so the most that one write takes.
+/// Size of a chunk, which is also the most that one write takes.
 pub(crate) const CHUNK_BYTES: usize = 64 * 1024;
-/// Spare chunks that a core keeps.
+/// Largest number of spare chunks that a core keeps.
 const SPARE_CHUNKS_MAX: usize = 256;
-/// Spare chunks that stay when memory is freed.
+/// Number of spare chunks that stay when memory is freed.
 const SPARE_CHUNKS_MIN: usize = 8;
 
 /// A core's spare chunks.
 #[derive(Debug, Default)]
 pub(crate) struct Chunks {
     spare: Vec<Vec<u8>>,
-    /// Capacity of the chunks that are lent, full or not.
+    /// Capacity of the chunks that are lent to outputs, full or not.
     lent: usize,
 }
 
@@ -35,7 +35,7 @@ impl Chunks {
         chunk
     }
 
-    /// Returns the memory that is lent to outputs.
+    /// Returns the bytes of memory that are lent to outputs.
     #[inline]
     pub(crate) fn lent(&self) -> usize {
         self.lent
@@ -71,10 +71,10 @@ pub(crate) struct Outbox {
     bytes: usize,
     /// Bytes written since the connection began.
     written: u64,
-    /// Bytes discarded since the connection began.
+    /// Bytes discarded unwritten since the connection began.
     thrown_away: u64,
-    /// Upper bound of the answers' bytes in the backlog, until `answered_to` bytes are written; then there
-    /// are none.
+    /// Upper bound on the bytes of answers in the backlog. Once `answered_to` bytes are written, the backlog
+    /// contains no answers.
     answers: usize,
     answered_to: u64,
 }
@@ -101,8 +101,8 @@ impl Outbox {
         self.written
     }
 
-    /// Returns an upper bound of the bytes in the backlog that answer the client's own operations. Other
-    /// bytes that were appended before and between them count as written first.
+    /// Returns an upper bound on the bytes in the backlog that answer the client's own operations. Other
+    /// bytes that were appended before and between the answers count as written first.
     pub(crate) fn answer_bytes(&self) -> usize {
         if self.written < self.answered_to { self.answers.min(self.bytes) } else { 0 }
     }
@@ -138,7 +138,7 @@ impl Outbox {
         (chunk, fitting)
     }
 
-    /// Appends bytes, over as many chunks as they need.
+    /// Appends bytes to as many chunks as needed.
     pub(crate) fn append(&mut self, chunks: &mut Chunks, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let room = self.chunks.back().map_or(0, |chunk| chunk.capacity() - chunk.len());
@@ -161,7 +161,7 @@ impl Outbox {
         self.answered_to = self.written + self.bytes as u64;
     }
 
-    /// Returns the bytes to be written next; empty if the backlog is.
+    /// Returns the bytes to write next; empty if the backlog is empty.
     pub(crate) fn front(&self) -> &[u8] {
         self.chunks.front().map_or(&[], |chunk| &chunk[self.sent..])
     }
@@ -238,7 +238,7 @@ mod tests {
             prop_assert_eq!(chunks.lent(), 0);
         }
 
-        /// Pieces of one size, appended as many at a time as fit into a chunk, come out in order and fill the
+        /// Pieces of one size, appended in groups that fit into a chunk, come out in order and fill the
         /// chunks.
         #[test]
         fn pieces_fill_chunks_one_after_another(bytes in 1_usize..20_000, count in 1_usize..2_000, before in 0_usize..90_000) {

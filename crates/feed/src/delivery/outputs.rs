@@ -1,4 +1,4 @@
-//! Connections of a core and their backlogs: the second of a core's three parts (drawn in `core`).
+//! Connections of a core and their backlogs: the second of a core's three parts (see the diagram in `core`).
 //!
 //! ```text
 //!   put (a message) ─┐
@@ -7,7 +7,7 @@
 //!                            └ watermarks: the backlog is too large ─▶ `backpressure`
 //! ```
 //!
-//! This module knows nothing of subscriptions. Messages to producers on other cores are passed to the links.
+//! This module knows nothing of subscriptions. Holds of producers on other cores are passed to the links.
 
 use std::{cell::Cell, rc::Rc};
 
@@ -30,27 +30,27 @@ use crate::{
     routing::slab::Slab,
 };
 
-/// Length from which a message is written by itself, and copied only if the socket is full. A shorter message
-/// is cheaper to copy, and is written together with others.
+/// Length from which a message is written to the socket directly, and copied only if the socket is full.
+/// Shorter messages are cheaper to copy, and are written together.
 const LENT_BYTES_MIN: usize = 16 * 1024;
 
-/// Connections of a core.
+/// Connections of a core, with their backlogs and shared output buffers.
 pub(crate) struct Outputs {
     /// Index of the core.
     pub(crate) core: usize,
     pub(crate) connections: Slab<Box<Connection>>,
     pub(crate) chunks: Chunks,
-    /// Memory of incomplete operations of all connections.
+    /// Memory, in bytes, of the incomplete operations of all connections.
     pub(crate) unfinished_bytes: usize,
-    /// Memory of requests that clients may answer (`allow_responses`), of all connections.
+    /// Memory, in bytes, of the requests that clients may answer (`allow_responses`), for all connections.
     pub(crate) replies_bytes: Rc<Cell<usize>>,
-    /// Connections whose output got something in this turn.
+    /// Connections to whose output something was appended in this turn.
     dirty: Vec<ConnId>,
     /// Consumers whose backlog is above the lowest watermark.
     pub(crate) over_mark: Vec<ConnId>,
-    /// Free holds of the consumers' addresses.
+    /// Free holds (first holds of producers that cost nothing) by the consumers' address.
     pub(crate) free_holds: FreeHolds,
-    /// Notified when a producer is held.
+    /// Notified when a consumer begins to hold a producer.
     pub(crate) hold_begun: Rc<Notify>,
     pub(crate) marks: Marks,
     /// Buffer in which control lines are built.
@@ -60,14 +60,14 @@ pub(crate) struct Outputs {
     pub(crate) counters: Rc<CoreCounters<Counter>>,
     /// Rate limit of the log lines about slow consumers.
     pub(crate) told_of_slow: LogRateLimit,
-    /// Writer of the journal records about all slow consumers.
+    /// Writer of the journal records about slow consumers.
     pub(crate) scribe: Option<Scribe>,
 }
 
 /// Result of appending messages to a subscriber's output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PutOutcome {
-    /// The subscriber gets none.
+    /// No message was appended; the subscriber may not get them.
     Nothing,
     /// This many messages were appended.
     Appended(usize),
@@ -120,7 +120,7 @@ impl Outputs {
         if connection.closing.is_some() || (is_own && !connection.echo) || count == 0 {
             return PutOutcome::Nothing;
         }
-        // The subject shown to the subscriber may be another, longer one.
+        // The subject shown to the subscriber may differ from the run's and be longer.
         let subject = run.shown.unwrap_or(run.subject);
         let bytes_max = count * (run.stride - run.tail_at + subject.len() + subscription.sid.len() + 8);
         if connection.outbox.bytes() + bytes_max > marks.max_pending {
@@ -167,7 +167,8 @@ impl Outputs {
         }
     }
 
-    /// Appends a run to a hub's output, with the names of the queue groups at the hub that get it.
+    /// Appends a run (consecutive messages to one subject) to a hub's output, with the names of the queue
+    /// groups at the hub that get it.
     pub(crate) fn put_to_hub(&mut self, id: ConnId, queues: &[u8], run: &Run<'_>) -> PutOutcome {
         let Self { connections, chunks, dirty, line, counters, marks, .. } = self;
         let connection = &mut *connections[id];
@@ -194,7 +195,7 @@ impl Outputs {
                 line.push(b' ');
                 write::number(line, run.body_bytes - left_out);
                 line.extend_from_slice(b"\r\n");
-                // The line end after the payload is included.
+                // The rest of the message includes the line end after the payload.
                 line.extend_from_slice(&message[run.stride - 2 - run.body_bytes + left_out..]);
                 connection.outbox.append(chunks, line);
             }
@@ -230,8 +231,8 @@ impl Outputs {
     }
 
     /// Appends an answer to a connection's output, which its own task or the end of the turn writes. Answers
-    /// count like messages: a client whose backlog exceeds the bound is cut off, and reads from a client with
-    /// many unread answers are paused (`backpressure`).
+    /// count like messages: a client whose backlog exceeds the bound is disconnected, and reads from a client
+    /// with many unread answers are paused (`backpressure`).
     pub(crate) fn say(&mut self, id: ConnId, bytes: &[u8]) {
         let Self { connections, chunks, dirty, counters, marks, .. } = self;
         let connection = &mut *connections[id];
@@ -278,7 +279,7 @@ impl Outputs {
         }
     }
 
-    /// Marks a connection as closing; its task does the rest.
+    /// Marks a connection as closing; its task does the actual closing.
     pub(crate) fn close(&mut self, id: ConnId, why: CloseReason) {
         let Self { connections, chunks, unfinished_bytes, .. } = self;
         let connection = &mut connections[id];
@@ -304,7 +305,7 @@ impl Outputs {
                 connection.operation_since = (now_ms, connection.received);
             }
             if connection.unfinished_bytes < OPERATION_HELD_MIN && bytes >= OPERATION_HELD_MIN {
-                // The deadline of the operation begins.
+                // The time limit for completing the operation begins.
                 self.rounds.stir();
             }
             self.unfinished_bytes = self.unfinished_bytes - connection.unfinished_bytes + bytes;
@@ -320,7 +321,7 @@ impl Outputs {
         connection.received += bytes as u64;
     }
 
-    /// Notes that an operation of a client is complete and the bytes after it begin another.
+    /// Notes that a client's operation is complete and that the bytes after it begin another one.
     #[inline]
     pub(crate) fn note_operation(&mut self, id: ConnId, now_ms: u64) {
         let connection = &mut self.connections[id];
@@ -333,7 +334,8 @@ impl Outputs {
         self.chunks.lent() + self.unfinished_bytes + self.replies_bytes.get()
     }
 
-    /// Returns how many connections got something in this turn, which is the number of writes at its end.
+    /// Returns the number of connections whose output has grown in this turn, which is the number of writes
+    /// at its end.
     #[inline]
     pub(crate) fn dirty(&self) -> usize {
         self.dirty.len()
@@ -358,7 +360,7 @@ impl Outputs {
     }
 
     /// Pauses a client's reads until another core has taken the messages on their way to it. Returns whether
-    /// they were not paused before.
+    /// the reads were not paused for that reason before.
     pub(crate) fn wait_for_core(&mut self, id: ConnId) -> bool {
         // The program's own messages belong to no connection.
         let Some(connection) = self.connections.find_mut(id) else { return false };
@@ -380,7 +382,8 @@ impl Outputs {
     }
 }
 
-/// Appends messages of a run, each as a control line and the part of the message from `tail_at` on.
+/// Appends the messages of a run. Each consists of a control line and the part of the message that begins at
+/// `tail_at`.
 #[inline]
 fn pour(
     connection: &mut Connection,
@@ -412,8 +415,8 @@ fn pour(
     }
 }
 
-/// Counts and logs forgotten requests of the requester that had most open; the client can no longer answer
-/// them.
+/// Counts and logs requests that were forgotten because their requester had the most open; the client can no
+/// longer answer them.
 #[cold]
 fn note_forgotten(counters: &CoreCounters<Counter>, cid: u64, producer: Producer, forgotten: usize) {
     counters.add(Counter::RepliesForgotten, forgotten as u64);

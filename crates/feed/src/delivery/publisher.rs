@@ -3,8 +3,8 @@
 //! ```text
 //!   Publisher ── batch of PUB operations ──▶ ring ──▶ core 0: to its subscribers, and across to the other cores'
 //! ```
-//! *Who waits:* nobody. Consumers cannot hold the publisher back, because it is no connection; a consumer
-//! that falls behind is cut off by its own bounds. *What is bounded:* batches, each up to
+//! *Who waits:* nobody. Consumers cannot hold the publisher back, because it has no connection; a consumer
+//! that falls behind is disconnected when it exceeds its own bounds. *What is bounded:* batches, each up to
 //! [`BATCH_BYTES_MAX`], share the ring of the server's occasional messages; a batch that finds no room is
 //! returned to the caller. If a core is so far behind that producers would be held back for it, messages are
 //! dropped, and counted in `feed_own_lost` and by [`Publisher::lost`].
@@ -33,18 +33,18 @@ use crate::{
     mesh::{core::Core, links::Message},
 };
 
-/// Bytes of a batch after which it takes no more messages; its last message may exceed them.
+/// Size in bytes at which a batch accepts no more messages; its last message may exceed this size.
 pub const BATCH_BYTES_MAX: usize = 64 << 10;
 
-/// Longest subject, in bytes.
+/// Longest subject of the program's own messages, in bytes.
 const SUBJECT_BYTES_MAX: usize = 2048;
-/// Longest payload, in bytes.
+/// Longest payload of the program's own messages, in bytes.
 const PAYLOAD_BYTES_MAX: usize = 1 << 20;
 
 #[expect(clippy::disallowed_types, reason = "held for a push into a ring; no client's message comes by here")]
 pub(crate) type Outside = std::sync::Mutex<mesh::Sender<Message>>;
 
-/// Publisher into the global account, on any subject, including those reserved for the program
+/// Publishes into the global account, on any subject, including the subjects reserved for the program
 /// ([`crate::accounts::identity::ReservedSubjects`]).
 pub struct Publisher {
     outside: Arc<Outside>,
@@ -60,7 +60,7 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// Builds a batch of one message of the server's own.
+    /// Builds a batch with one message that the server itself publishes.
     pub(crate) fn of_server(account: AccountId, subject: &[u8], body: &[u8]) -> Self {
         let mut operations = Vec::with_capacity(body.len() + subject.len() + 32);
         write::publish(&mut operations, subject, b"", body);
@@ -68,7 +68,7 @@ impl Batch {
     }
 }
 
-/// The ring was full, or the feed has ended. The batch is kept for another attempt.
+/// Error: the ring was full, or the feed has ended. The batch is kept for another attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the feed is not accepting messages now")]
 pub struct NotTaken;
@@ -135,8 +135,8 @@ impl Publisher {
 }
 
 impl Core {
-    /// Delivers a batch of the program's own messages, from `at` on. Returns whether all was done within the
-    /// turn's budget.
+    /// Delivers a batch of the program's own messages, starting at offset `at`. Returns whether all was done
+    /// within the turn's budget.
     pub(crate) fn publish_own(
         &mut self,
         batch: &Batch,
@@ -147,7 +147,7 @@ impl Core {
             self.publish_as_server(batch.account.0, &batch.operations);
             return true;
         }
-        // Limits for our own messages, which `add` has checked already.
+        // Limits for the program's own messages, which `add` has checked already.
         const OWN: client::Limits = client::Limits {
             control_line_bytes_max: 2 * SUBJECT_BYTES_MAX,
             payload_bytes_max: PAYLOAD_BYTES_MAX,

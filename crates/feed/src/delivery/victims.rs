@@ -1,4 +1,4 @@
-//! Choice of the connection to close when clients together make a core hold more than allowed
+//! Choice of the connection to close when all clients together make a core hold more memory than allowed
 //! (`max_pending_total`).
 //!
 //! ```text
@@ -7,9 +7,9 @@
 //!   2. of these the client that holds most, over all of its connections (an address, an IPv6 /64; on loopback one)
 //!   3. of its connections the one that holds most
 //! ```
-//! So a client that holds much and makes progress is safe from many that hold little and do not. *An
-//! operation* that takes more than a control line must make progress, too, however little is held in total:
-//! within each `write_deadline` it must end, or [`OPERATION_BYTES_MIN`] of it must arrive.
+//! So a client that holds much memory and makes progress is safe from many that hold little and make none.
+//! *An operation* that takes more memory than a control line must also make progress, however little memory
+//! is held in total: within each `write_deadline` it must end, or [`OPERATION_BYTES_MIN`] of it must arrive.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -22,16 +22,16 @@ use crate::{
 
 /// Time without progress after which a client is closed before others.
 const STALLED_MS: u64 = 200;
-/// Held bytes of an operation above which it has a deadline.
+/// Memory held by an incomplete operation, in bytes, above which the operation has a deadline.
 pub(crate) const OPERATION_HELD_MIN: usize = 8 * 1024;
-/// Bytes of such an operation that must arrive within each `write_deadline`.
+/// Bytes of an incomplete operation that must arrive within each `write_deadline`.
 const OPERATION_BYTES_MIN: u64 = 64 * 1024;
 
 /// A connection chosen to be closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Victim {
     pub(crate) id: ConnId,
-    /// Most of the memory that it holds is an incomplete operation.
+    /// Most of the memory that the connection holds is an incomplete operation.
     pub(crate) is_unfinished: bool,
 }
 
@@ -88,8 +88,7 @@ impl Outputs {
         Some(Victim { id: victim.id, is_unfinished: victim.is_unfinished })
     }
 
-    /// Returns whether a client has begun an operation that takes memory, and does not continue it fast
-    /// enough.
+    /// Returns whether a client has begun an operation that takes memory, and continues it too slowly.
     pub(crate) fn is_operation_overdue(&mut self, id: ConnId, deadline: Duration, now_ms: u64) -> bool {
         let connection = &mut *self.connections[id];
         if connection.waits_for_us() {

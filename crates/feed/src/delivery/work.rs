@@ -1,4 +1,4 @@
-//! Budget of a turn: how much is done for one client before the next one has its turn.
+//! Budget of a turn: how much is done for one client before the next client is served.
 //!
 //! ```text
 //!   a turn: reads, operations, matches, deliveries ─ each adds its cost ─▶ [`WORK_A_TURN`]? the rest waits for another turn
@@ -8,7 +8,7 @@
 //! be looked up in thousands of branches of the trie. So the steps are counted, in units of the cost of one
 //! trie node (about 50 ns on the machines of `docs/benchmarks.md`). A turn may exceed its budget by one step:
 //! one subscriber's part of a run of at most 128 KiB, or one operation. *Who waits:* the client itself, until
-//! the other ready clients have had a turn and the sockets have been polled.
+//! the other ready clients have been served and the sockets have been polled.
 
 /// Budget of a turn in units: about a millisecond.
 pub(crate) const WORK_A_TURN: u64 = 16_000;
@@ -19,11 +19,11 @@ pub(crate) const WORK_ON_THE_WAY: u64 = WORK_A_TURN / 3;
 /// `max_control_line` either.) An operation on a pattern begins only if the turn has enough budget left for
 /// the longest pattern.
 pub(crate) const TOKENS_MAX: usize = 2048;
-/// Largest cost of an operation that walks a pattern of any length three times: to announce it, to compute
-/// its memory, to remove its nodes.
+/// Largest cost of an operation that walks the trie along a pattern three times: to announce the pattern, to
+/// compute its memory, and to remove its nodes.
 pub(crate) const WALKS: u64 = 3 * TOKENS_MAX as u64;
 
-/// Cost of a WebSocket frame.
+/// Cost of a WebSocket frame, in budget units.
 pub(crate) const FRAME: u64 = 4;
 /// Cost of a write to a socket: a system call.
 pub(crate) const WRITE: u64 = 32;
@@ -33,10 +33,10 @@ pub(crate) const SUBSCRIBE: u64 = 8;
 pub(crate) const CONNECT: u64 = 400;
 /// Cost of an answer or an error.
 pub(crate) const ANSWER: u64 = 4;
-/// Subscribers that are listed for one unit.
+/// Number of subscribers whose listing costs one budget unit.
 pub(crate) const LISTED: usize = 64;
 
-/// Cost of the current turn so far. Each step is paid where it is taken. A loop whose length depends on a
+/// Cost of the current turn so far. Each step is charged where it is done. A loop whose length depends on a
 /// client's input checks the budget before each step, or begins only if the budget suffices for its longest
 /// run.
 #[derive(Debug, Clone, Copy)]
@@ -64,7 +64,7 @@ impl Work {
         self.done += units;
     }
 
-    /// Pays for steps that were counted during an operation, which began only because the budget sufficed.
+    /// Charges steps that were counted during an operation, which was begun only because the budget sufficed.
     #[inline]
     pub(crate) fn pay(&mut self, steps: u64) {
         #[cfg(debug_assertions)]
@@ -74,7 +74,7 @@ impl Work {
         self.done = self.done.saturating_add(steps);
     }
 
-    /// Pays for one step of a loop: a node of the trie, a member of a group, an imported stream, a frame.
+    /// Charges one step of a loop: a node of the trie, a member of a group, an imported stream, or a frame.
     #[inline]
     pub(crate) fn step(&mut self) {
         #[cfg(debug_assertions)]
@@ -84,8 +84,8 @@ impl Work {
         self.done += 1;
     }
 
-    /// Returns whether less is left than an indivisible operation may cost. A fresh turn always suffices for
-    /// one.
+    /// Returns whether the remaining budget is too small for an indivisible operation of this cost. At the
+    /// start of a turn it never is.
     #[inline]
     pub(crate) fn lacks(&self, units: u64) -> bool {
         self.done > 0 && self.done.saturating_add(units) > self.max
@@ -111,7 +111,7 @@ impl Work {
         self.unpaid
     }
 
-    /// Returns whether the turn has exceeded its budget by more than `beyond` units.
+    /// Returns whether the turn's cost exceeds its budget by more than `beyond` units.
     pub(crate) fn is_over_by(&self, beyond: u64) -> bool {
         self.done > self.max + beyond
     }

@@ -1,5 +1,6 @@
 //! Entry points for fuzz targets into private code: a whole client session, WebSocket input, and monitoring
-//! queries. Built for tests, which replay the seeds, and for the fuzzer; not part of any program.
+//! queries. This module is built for tests, which replay the seeds, and for the fuzzer; no program contains
+//! it.
 //!
 //! ```text
 //!   bytes ─┬─ in one piece ─▶ serve ─▶ INFO, MSG, PONG … ─┐
@@ -60,9 +61,9 @@ use naive_nats::{Naive, Op};
 pub use query::monitor_query;
 pub use websocket::websocket;
 
-/// Bound above the answers to any session of a few kilobytes.
+/// Bound that is larger than the answers to any session of a few kilobytes.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
-/// CONNECT with which a session begins if its first byte is odd.
+/// CONNECT line that is sent first if the lowest bit of the input's first byte is set.
 const HELLO: &[u8] =
     b"CONNECT {\"verbose\":false,\"pedantic\":false,\"headers\":true,\"no_responders\":true}\r\n";
 
@@ -116,8 +117,8 @@ pub(crate) fn cores_with(
 /// Subject, reply, header and payload of a message.
 type DeliveredMessage = (Vec<u8>, Vec<u8>, Vec<u8>, Vec<u8>);
 
-/// Messages and answers that a client received. Messages of queue groups are kept together, because any
-/// member may get one.
+/// Messages and answers that a client received. Messages to queue groups are kept in one place, because any
+/// member may get a message.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Got {
     by_sid: BTreeMap<Vec<u8>, Vec<DeliveredMessage>>,
@@ -175,7 +176,7 @@ fn with_a_user() -> Authorization {
 /// An in-memory stream in place of a client's socket.
 impl crate::client::serve::Duplex for tokio::io::DuplexStream {}
 
-/// Returns the answers of a server with one core to these reads.
+/// Returns the output of a server with one core for these pieces of input.
 fn session(authorization: &Authorization, pieces: &[&[u8]]) -> Vec<u8> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
     runtime.block_on(async {
@@ -238,7 +239,7 @@ fn got(answer: &[u8], grouped: &BTreeSet<Vec<u8>>) -> Got {
     got
 }
 
-/// Parses a client's operations up to the first invalid one, each with the limits in force then.
+/// Parses a client's operations up to the first invalid one, with the limits that apply at each of them.
 fn operations(said: &[u8]) -> Vec<Op> {
     let config = Config::default().limits;
     let mut limits = Limits {
@@ -267,7 +268,7 @@ fn sids_of_groups(said: &[u8]) -> BTreeSet<Vec<u8>> {
     operations(said).into_iter().filter_map(of_group).collect()
 }
 
-/// A subscription of the twin.
+/// A subscription in the slow twin.
 struct Wish {
     sid: Vec<u8>,
     pattern: Vec<u8>,
@@ -312,7 +313,7 @@ fn twin(said: &[u8]) -> Option<Got> {
                 if is_odd || !json.starts_with(b"{") || (no_responders && !headers) {
                     return None;
                 }
-                // Another CONNECT starts without the earlier subscriptions.
+                // A second CONNECT removes the earlier subscriptions.
                 wishes.clear();
                 verbose = options.verbose.unwrap_or(verbose);
                 echo = options.echo.unwrap_or(echo);
@@ -349,7 +350,7 @@ fn twin(said: &[u8]) -> Option<Got> {
                 }
             }
             Op::Publish { subject, reply, header_bytes, body } => {
-                // Subjects of servers are refused.
+                // Messages on subjects that are reserved for servers are refused.
                 let is_theirs = |subject: &[u8], theirs: &[&str]| {
                     theirs.iter().any(|theirs| subject.starts_with(theirs.as_bytes()))
                 };

@@ -9,10 +9,10 @@ use crate::{
     config::{Config, WebSocket},
 };
 
-/// Room for the server's output while the test does not read it.
+/// Capacity of the in-memory pipe for the server's output while the test does not read it.
 const PIPE_BYTES: usize = 1 << 20;
 
-/// Input of one connection.
+/// Parsed fuzzing input for one WebSocket connection.
 struct Visit<'a> {
     web: WebSocket,
     upgrade: Vec<u8>,
@@ -20,11 +20,11 @@ struct Visit<'a> {
     pieces: [&'a [u8]; 2],
 }
 
-/// Fuzzes a WebSocket connection. The input is flags (bit 0: not admitted yet; bit 1: `same_origin`), the
-/// number of repetitions of the frames, the position of a cut, the page's origin, the requested host, an
-/// allowed origin, and frames. The server must read what the twin reads, wherever the frames are cut; no more
-/// than the bound before the client is admitted; and a page may connect only if its origin is listed or is
-/// this very address.
+/// Fuzzes a WebSocket connection. The input consists of flags (bit 0: not admitted yet; bit 1:
+/// `same_origin`), the number of repetitions of the frames, the position of a cut, the page's origin, the
+/// requested host, an allowed origin, and frames. The server must read the same bytes as the slow twin,
+/// wherever the frames are cut; no more than the bound before the client is admitted; and a page may connect
+/// only if its origin is listed or is the requested IP address.
 pub fn websocket(bytes: &[u8]) {
     let mut cut = Cut(bytes);
     let (flags, times, at) = (cut.u8(), usize::from(cut.u8() % 16) + 1, usize::from(cut.u16()));

@@ -1,5 +1,5 @@
-//! Authentication at a hub: a user's JWT is passed on unchanged, and the hub's nonce is signed with the seed
-//! beside it.
+//! Authentication at a hub: a user's JWT is forwarded unchanged, and the hub's nonce is signed with the seed
+//! from the same file.
 
 use std::{path::Path, time::SystemTime};
 
@@ -12,7 +12,7 @@ use super::remote::Login;
 /// Largest credentials file; a longer file is refused.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
 
-/// Fields of CONNECT for authentication by key.
+/// Fields of CONNECT for authentication with an nkey.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct SignedConnect {
     pub(crate) jwt: Option<String>,
@@ -20,7 +20,8 @@ pub(crate) struct SignedConnect {
     pub(crate) sig: Option<String>,
 }
 
-/// Reads the file and signs the nonce; blocks meanwhile. Error texts contain nothing from the file.
+/// Reads the credentials file and signs the nonce; blocks the thread. Error texts contain nothing from the
+/// file.
 pub(crate) fn sign(login: &Login, nonce: &str, now: SystemTime) -> Result<SignedConnect, String> {
     let path = match login {
         Login::None => return Ok(SignedConnect::default()),

@@ -1,12 +1,12 @@
-//! Dialing a hub: the TCP connection, its INFO, TLS, our CONNECT.
+//! Dialing a hub: the TCP connection, the hub's INFO, TLS, and CONNECT.
 //!
 //! ```text
 //!   nats-leaf://  TCP ─ INFO ─ (TLS, where INFO or the scheme asks for it) ─ CONNECT ─▶ attended (`serve::attend`)
 //!   tls first     TCP ─ TLS ─ INFO ─ CONNECT ─▶
 //!   ws://, wss:// TCP ─ (TLS) ─ GET /leafnode ─ INFO ─ CONNECT ─▶
 //! ```
-//! Dialing is a task of the core, and each step has a time limit. A port that is not a hub's is recognised by
-//! the first bytes that it sends.
+//! Dialing is a task of the core, and each step has a time limit. A port that does not belong to a hub is
+//! recognised by the first bytes that it sends.
 
 use std::{io, net::SocketAddr, time::Duration};
 
@@ -40,11 +40,11 @@ use crate::client::{
     websocket,
 };
 
-/// Time limit of the TCP connection.
+/// Time limit for establishing the TCP connection to a hub.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
-/// Time limit of INFO, of a handshake, and of the answer to CONNECT.
+/// Time limit for each of the hub's INFO, a handshake, and the answer to CONNECT.
 pub(super) const STEP_TIME_MAX: Duration = Duration::from_secs(5);
-/// Version of nats-server whose leaf protocol we speak; a hub compares its `min_version` with it.
+/// Version of nats-server whose leaf protocol the feed implements; a hub compares its `min_version` with it.
 const LEAF_VERSION: &str = "2.15.2";
 
 /// INFO as hubs send it.
@@ -71,9 +71,9 @@ pub(crate) struct Info {
     pub(crate) export: Option<SubjectRules>,
 }
 
-/// CONNECT as leaf nodes send it. Without `lang`, by which a hub recognises a client at the wrong port.
-/// Without `compress_mode`, so that nothing is compressed. We have no JetStream, and never bind the system
-/// account.
+/// CONNECT as leaf nodes send it. There is no `lang`, by which a hub recognises a client at the wrong port,
+/// and no `compress_mode`, so that nothing is compressed. The feed has no JetStream, and never binds the
+/// system account.
 #[derive(Serialize)]
 struct Connect<'a> {
     version: &'a str,
@@ -103,11 +103,11 @@ pub(crate) struct DialedHub {
     pub(crate) transport: Transport,
     pub(crate) peer: SocketAddr,
     pub(crate) info: Info,
-    /// Bytes received after INFO.
+    /// Bytes that arrived from the hub after INFO.
     pub(crate) received: Vec<u8>,
 }
 
-/// A stream to a hub, after its INFO.
+/// A stream to a hub whose INFO has arrived.
 struct GreetedStream<S> {
     stream: S,
     info: Info,
@@ -162,7 +162,7 @@ pub(crate) async fn dial(seed: &Seed, address: &Address) -> Result<DialedHub, Tr
     })
 }
 
-/// Sends CONNECT on a stream that the connection's own task reads and writes.
+/// Sends CONNECT on a stream that only the connection's own task reads and writes.
 async fn wrapped<S: Duplex + 'static>(
     seed: &Seed,
     address: &Address,
@@ -183,7 +183,8 @@ async fn secure(
 ) -> Result<client::TlsStream<TcpStream>, Trouble> {
     let failed = |why: String| Trouble::Handshake(format!("TLS fails: {why}"));
     let connector = connector(remote).await?;
-    // A server learnt from a hub may be known by IP address only; its certificate is for the configured name.
+    // A server announced by a hub may be known by IP address only, but its certificate is for the configured
+    // name.
     let name = remote
         .addresses
         .iter()
@@ -201,7 +202,7 @@ async fn secure(
     }
 }
 
-/// Builds the TLS connector. A helper thread reads the files, for each connection anew.
+/// Builds the TLS connector. A helper thread reads the files for each new connection.
 async fn connector(remote: &Remote) -> Result<TlsConnector, Trouble> {
     let (ca, pair) = (remote.tls_ca.clone(), remote.tls_pair.clone());
     let made = tokio::task::spawn_blocking(move || {
@@ -226,7 +227,7 @@ where
     }
 }
 
-/// Waits for INFO.
+/// Waits for the hub's INFO.
 async fn greet<S: AsyncRead + Unpin>(mut stream: S) -> Result<GreetedStream<S>, Trouble> {
     let not_a_hub = |what: &str| Trouble::NotAHub(what.to_owned());
     let mut received = Vec::with_capacity(4096);
@@ -255,7 +256,7 @@ async fn greet<S: AsyncRead + Unpin>(mut stream: S) -> Result<GreetedStream<S>, 
         Ok(read) => read?,
         Err(_) => return Err(not_a_hub("no greeting, as from an HTTP server")),
     };
-    // nats-server tells its ports apart by these fields, too.
+    // nats-server uses the same fields to distinguish its ports.
     if info.client_id == 0 || info.leafnode_urls.is_none() {
         return Err(not_a_hub("the port is a NATS server's, but for clients or routes"));
     }
@@ -263,7 +264,7 @@ async fn greet<S: AsyncRead + Unpin>(mut stream: S) -> Result<GreetedStream<S>, 
     Ok(GreetedStream { stream, info, received })
 }
 
-/// Returns the printable start of a peer's first line.
+/// Returns the start of the first line that a peer sent, in printable form.
 fn first_words(bytes: &[u8]) -> String {
     let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
     line[..line.len().min(40)].escape_ascii().to_string()
@@ -280,7 +281,7 @@ async fn connect<S: AsyncWrite + Unpin>(
     let signing = tokio::task::spawn_blocking(move || credentials::sign(&login, &nonce, clock::now_system()));
     let signed = signing.await.map_err(|error| Trouble::Credentials(error.to_string()))?;
     let SignedConnect { jwt, nkey, sig } = signed.map_err(Trouble::Credentials)?;
-    // A server learnt from a hub gets the credentials of the configured addresses.
+    // A server announced by a hub gets the credentials of the configured addresses.
     let configured = seed.remote.addresses.iter().find_map(|address| address.user.as_ref());
     let user = address.user.as_ref().or(configured);
     let json = serde_json::to_vec(&Connect {

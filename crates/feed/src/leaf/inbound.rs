@@ -1,4 +1,4 @@
-//! Operations from a hub: its interest, and messages for subscribers here.
+//! Operations from a hub: its interest in subjects, and messages for local subscribers.
 //!
 //! ```text
 //!   LMSG a.b 5␍␊hello␍␊LMSG a.b 5␍␊…   a run, as a client's: delivered from the read buffer
@@ -30,11 +30,12 @@ use crate::{
     routing::queue_groups::GroupRefusals,
 };
 
-/// Length of the verb before the subject in `LMSG` and `HMSG`.
+/// Length of the verb and the space before the subject in `LMSG` and `HMSG`.
 const VERB_BYTES: usize = "LMSG ".len();
 
 impl Core {
-    /// Executes a hub's operations at the start of `bytes`. Returns how many bytes are done.
+    /// Executes a hub's operations at the start of `bytes`. Returns how many bytes were processed, and why it
+    /// stopped.
     pub(crate) fn process_hub(&mut self, id: ConnId, bytes: &[u8]) -> (usize, ReadOutcome) {
         let mut at = 0;
         loop {
@@ -83,8 +84,8 @@ impl Core {
         }
     }
 
-    /// Publishes a message and the similar ones after it. Returns how many bytes those after it take; `None`
-    /// if the delivery continues in another turn.
+    /// Publishes a message from a hub and the similar ones after it. Returns the length of those after it in
+    /// bytes; `None` if the delivery continues in another turn.
     fn take_from_hub(&mut self, id: ConnId, first: &Message<'_>, bytes: &[u8]) -> Option<usize> {
         let begun = self.outputs.connections[id].begun.take();
         let stored = stored_subject(first.reply);
@@ -122,7 +123,8 @@ impl Core {
         is_done.then_some(end - stride)
     }
 
-    /// Counts and publishes messages of a hub, or continues to. Returns whether everything is done.
+    /// Counts and publishes a hub's messages, or resumes a suspended delivery. Returns whether everything is
+    /// done.
     fn take_run_of_hub(
         &mut self,
         id: ConnId,
@@ -150,9 +152,9 @@ impl Core {
         }
     }
 
-    /// Delivers messages of a hub, or continues to. Returns whether everything is done. If there is a
-    /// `message`, the queue groups that it names get it; otherwise those at the subject, as for messages
-    /// published here.
+    /// Delivers a hub's messages, or resumes a suspended delivery. Returns whether everything is done. If
+    /// `message` is given, the queue groups that it names get the message; otherwise the groups that match
+    /// the subject, as for messages published by local clients.
     pub(crate) fn publish_from_hub(
         &mut self,
         id: ConnId,
@@ -197,7 +199,7 @@ impl Core {
     }
 
     /// Delivers a message to one member of each queue group that the hub names. The cost grows with the
-    /// number of groups, which the operator's own hub chooses.
+    /// number of groups, which the operator's own hub determines.
     fn hand_to_groups(&mut self, of: &Origin, run: &Run<'_>, message: &Message<'_>) {
         let work = std::mem::replace(&mut self.work, Work::of(u64::MAX));
         let (slot, matched) =
@@ -213,9 +215,9 @@ impl Core {
     }
 }
 
-/// Splits the reply subject of a stored message from JetStream into the subject under which the message is
-/// stored, and the reply without it. (`$JS.ACK.` and at least six tokens, then `@` and the subject:
-/// nats-server's form for routes and leaf nodes.)
+/// Splits the reply subject of a message stored by JetStream into the subject under which the message is
+/// stored, and the reply subject without it. (The form is nats-server's for routes and leaf nodes: `$JS.ACK.`
+/// and at least six tokens, then `@` and the subject.)
 fn stored_subject(reply: &[u8]) -> Option<(&[u8], &[u8])> {
     const TOKENS_MIN: usize = 8;
     if !reply.starts_with(b"$JS.ACK.") {
@@ -230,7 +232,7 @@ fn stored_subject(reply: &[u8]) -> Option<(&[u8], &[u8])> {
     (!shown.is_empty()).then_some((shown, reply))
 }
 
-/// Rewrites a message in a client's form, without the names of groups.
+/// Rewrites a hub's message in the form of a client's, without the names of groups.
 fn rewrite<'a>(message: &Message<'a>, reply: &'a [u8], into: &mut Vec<u8>) -> Run<'a> {
     into.clear();
     leaf::begin_message(into, message.header_bytes.is_some(), message.subject, reply, b"");

@@ -4,12 +4,12 @@
 //!   SUB on any core ─▶ the core that has joined the hub: is the pattern new, of all cores? ─▶ "LS+ a.b" ─▶ its output
 //!   a member of a group joins or leaves ─▶ how many are there, on all cores? ─▶ "LS+ a.b q 3"
 //! ```
-//! The hub's core knows of the other cores' subscriptions as much as every core does (`subjects`), and that
-//! is enough: a pattern is announced when it gets its first subscriber, and withdrawn when it loses its last.
-//! After a connection all nodes of the trie are walked in the order of their numbers, some in each turn. A
-//! change meanwhile is announced at once for nodes that the walk has passed, and by the walk for the others
-//! ([`Teller::told_below`]). So each pattern is announced exactly once, without a record of what was
-//! announced.
+//! Like every core, the hub's core knows which patterns have subscribers on the other cores (`subjects`), and
+//! that is enough: a pattern is announced when it gets its first subscriber, and withdrawn when it loses its
+//! last. After a connection is established, all nodes of the trie are walked in the order of their numbers,
+//! some in each turn. A change during the walk is announced at once for nodes that the walk has passed, and
+//! by the walk for the others ([`Teller::told_below`]). So each pattern is announced exactly once, without a
+//! record of what was announced.
 
 use wire::nats::leaf;
 
@@ -20,27 +20,27 @@ use crate::routing::trie::{HubId, NodeId};
 #[derive(Default)]
 pub(crate) struct Tellers {
     all: Vec<Teller>,
-    /// Some lines are to be sent.
+    /// At least one announcement is waiting to be sent.
     pub(crate) is_waiting: bool,
 }
 
-/// Announcements to one hub.
+/// State of the announcements to one hub.
 pub(crate) struct Teller {
     pub(crate) hub: HubId,
     account: u16,
     /// Nodes with numbers below this have been announced.
     pub(crate) told_below: NodeId,
     rules: HubRules,
-    /// Subjects announced independently of subscribers: mapped subjects and imported services, sorted.
+    /// Subjects that are announced even without subscribers: mapped subjects and imported services, sorted.
     standing: Vec<Box<[u8]>>,
-    /// Lines to send at the end of the turn, or before the next message.
+    /// Protocol lines to send to the hub at the end of the turn, or before the next message.
     pub(crate) lines: Vec<u8>,
-    /// Patterns that the hub's permissions forbid to announce, since the count was last taken.
+    /// Number of patterns that the hub's permissions forbid to announce, since the count was last taken.
     pub(crate) denied: u64,
 }
 
 impl Tellers {
-    /// Begins with a hub that has been joined: sends it this line, and from now on all changes.
+    /// Starts announcements to a hub that has been joined: sends it this line, and later all changes.
     pub(crate) fn begin(
         &mut self,
         hub: HubId,
@@ -59,7 +59,7 @@ impl Tellers {
         self.is_waiting = true;
     }
 
-    /// Announces, after a reload, changes of the subjects that do not depend on subscribers.
+    /// Announces, after a reload, changes of the subjects that are announced even without subscribers.
     pub(crate) fn stand(
         &mut self,
         standing: impl Fn(u16) -> Vec<Box<[u8]>>,
@@ -77,13 +77,13 @@ impl Tellers {
         self.all.retain(|teller| teller.hub != hub);
     }
 
-    /// Returns whether any hub is told of subscriptions in an account.
+    /// Returns whether any hub receives announcements of subscriptions in an account.
     #[inline]
     pub(crate) fn listen(&self, account: u16) -> bool {
         !self.all.is_empty() && self.all.iter().any(|teller| teller.account == account)
     }
 
-    /// Returns the announcements to a hub.
+    /// Returns the announcement state of a hub.
     pub(crate) fn of(&mut self, hub: HubId) -> Option<&mut Teller> {
         self.all.iter_mut().find(|teller| teller.hub == hub)
     }
@@ -92,7 +92,8 @@ impl Tellers {
         self.all.iter_mut()
     }
 
-    /// Announces that a pattern has subscribers outside of queue groups on some core, or has no more.
+    /// Announces to hubs that a pattern has subscribers outside of queue groups on some core, or no longer
+    /// has any.
     pub(crate) fn wanted(&mut self, account: u16, node: NodeId, pattern: &[u8], has: bool) {
         for teller in self.all.iter_mut().filter(|teller| teller.account == account) {
             if node < teller.told_below && teller.wanted(pattern, has) {
@@ -101,7 +102,7 @@ impl Tellers {
         }
     }
 
-    /// Announces how many members a queue group has on all cores.
+    /// Announces to hubs how many members a queue group has on all cores.
     pub(crate) fn members(
         &mut self,
         account: u16,
@@ -118,7 +119,7 @@ impl Tellers {
 }
 
 impl Teller {
-    /// Replaces the subjects that are announced independently of subscribers, and announces the differences.
+    /// Replaces the subjects that are announced even without subscribers, and announces the differences.
     fn stand(&mut self, standing: Vec<Box<[u8]>>, is_wanted: impl Fn(&[u8]) -> bool) {
         let before = std::mem::take(&mut self.standing);
         for gone in before.iter().filter(|&one| standing.binary_search(one).is_err() && !is_wanted(one)) {
@@ -130,9 +131,9 @@ impl Teller {
         self.standing = standing;
     }
 
-    /// Announces that a pattern has subscribers, or has no more. Returns whether a line was added.
+    /// Announces that a pattern has subscribers, or no longer has any. Returns whether a line was added.
     pub(crate) fn wanted(&mut self, pattern: &[u8], has: bool) -> bool {
-        // The pattern is announced already, independently of subscribers.
+        // The pattern is always announced, even without subscribers.
         if self.standing.binary_search_by(|one| (**one).cmp(pattern)).is_ok() {
             return false;
         }
@@ -147,7 +148,7 @@ impl Teller {
         true
     }
 
-    /// Announces the members of a queue group. Returns whether a line was added.
+    /// Announces the number of members of a queue group. Returns whether a line was added.
     pub(crate) fn members(&mut self, pattern: &[u8], queue: &[u8], count: usize) -> bool {
         if !self.rules.may_tell(pattern, Some(queue)) {
             self.denied += u64::from(count > 0);
@@ -185,7 +186,8 @@ mod tests {
         assert_eq!(teller.lines, b"LS+ $LDS.x\r\nLS+ a\r\nLS+ b q 2\r\nLS- b q\r\nLS- a\r\n");
         assert_eq!(teller.denied, 1);
         teller.lines.clear();
-        // A standing subject stays announced until it is removed and has no subscribers.
+        // A subject that is announced even without subscribers is withdrawn only when a reload has removed it
+        // and it has no subscribers.
         let standing = |names: &[&str]| names.iter().map(|name| name.as_bytes().into()).collect::<Vec<_>>();
         let lines = |tellers: &mut Tellers| {
             let teller = tellers.of(3).expect("it is there");

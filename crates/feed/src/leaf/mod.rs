@@ -8,19 +8,20 @@
 //!                                    ◀═ ring ═ [the hub wants x.>] ◀── `inbound` ◀──"LS+ x.>"
 //!   subscribers of a.b ◀═ ring ═ [run] ◀── as if published here ◀── `inbound` ◀──"LMSG a.b …"
 //! ```
-//! *Its core.* Each hub has one connection, on one core (the hub's number modulo the number of cores). The
-//! connection is an entry among that core's connections, with an output of lent chunks, watermarks, deadlines
-//! and pings like a client's: a slow hub is a slow consumer. The hub's interest is in every core's trie
-//! beside that of other cores, as a bit for each pattern and a count for each queue group. So the match that
-//! a message needs anyway finds it, and without a hub the only cost is a mask that is zero.
+//! *The hub's core.* Each hub has one connection, on one core (the hub's number modulo the number of cores).
+//! The connection is an entry among that core's connections, with an output of lent chunks, watermarks,
+//! deadlines and pings like a client's: a slow hub is a slow consumer. The hub's interest is in every core's
+//! trie beside the interest of other cores, as a bit for each pattern and a count for each queue group. So
+//! the lookup that every message needs anyway finds the hub, and without a hub the only cost is a mask that
+//! is zero.
 //!
-//! *Once.* A message goes to a hub at most once, however many of its patterns match, with the names of all
-//! queue groups whose members there get it. A message from a hub goes to no hub. Members of a queue group
+//! *Once.* A message goes to a hub at most once, however many of the hub's patterns match, with the names of
+//! all queue groups whose members there get it. A message from a hub goes to no hub. Members of a queue group
 //! here are preferred to members at a hub, as in nats-server.
 //!
-//! *Who waits.* Producers here wait for a slow hub, as for any consumer. Producers at the hub cannot be
-//! paused, so the backlog of a consumer here may grow up to `max_pending`. Reads from a hub pause only while
-//! too much is on its way from here to another core.
+//! *Who waits.* Local producers wait for a slow hub, as for any consumer. Producers at the hub cannot be
+//! paused, so the backlog of a local consumer may grow up to `max_pending`. Reads from a hub pause only while
+//! too many bytes are on their way from this core to another.
 //!
 //! *Bounds.* `HEARD_MAX` patterns of one hub, `LEARNT_MAX` addresses of other servers of its cluster, and
 //! `max_pending` bytes for it; each has a counter (`feed_leaf_…`). Without its hub the feed serves its local
@@ -65,24 +66,24 @@ pub use remote::{ADDRESSES_MAX, Address, InvalidAddress, Login, PORT, Remote, Sc
 
 /// Maximum number of hubs that may be configured.
 pub const REMOTES_MAX: usize = HUBS_MAX;
-/// Maximum number of patterns of one hub, each of which takes some hundred bytes on every core.
+/// Maximum number of patterns accepted from one hub; each takes a few hundred bytes on every core.
 const HEARD_MAX: usize = 1 << 20;
-/// Maximum number of bytes of a message to or from a hub (nats-server's limit, too). The hub's `max_payload`
-/// is for its clients' messages; a JetStream sends longer answers, such as a list of a stream's subjects, a
+/// Largest message to or from a hub in bytes (also nats-server's limit). The hub's own `max_payload` applies
+/// to its clients' messages; JetStream sends longer answers, such as a list of a stream's subjects with a
 /// hundred thousand on a page.
 const PAYLOAD_BYTES_MAX: usize = 64 << 20;
-/// Addresses of other servers of its cluster that are learnt from one hub.
+/// Maximum number of addresses of other servers in a cluster that are learnt from a hub.
 const LEARNT_MAX: usize = 64;
-/// Backlog of a hub above which the walk over the subscriptions pauses.
+/// Backlog of a hub in bytes above which the announcement of existing subscriptions pauses.
 const ANNOUNCE_BYTES_MAX: usize = 1 << 20;
-/// Length of that pause.
+/// Length of the pause in announcing subscriptions to a hub with a large backlog.
 const ANNOUNCE_PAUSE: Duration = Duration::from_millis(5);
-/// Pause between attempts at two addresses of one cluster.
+/// Pause before the next address of the same cluster is tried.
 const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(50);
-/// Patterns of a lost hub that are removed at once.
+/// Number of a lost hub's patterns that are removed in one step.
 const FORGOTTEN_IN_ONE_GO: usize = 1024;
 
-/// Joins the hub that is configured under a number, forever, across reloads.
+/// Joins the hub that is configured under a number, in an endless loop, across reloads.
 pub(crate) async fn keep_place(local: Rc<Local>, place: HubId) {
     let changed = local.core.borrow().hubs.changed(place);
     loop {
@@ -90,7 +91,7 @@ pub(crate) async fn keep_place(local: Rc<Local>, place: HubId) {
         match configured {
             Some(seed) => {
                 local.core.borrow_mut().hubs.begin(&seed);
-                // The future is large and most numbers have no hub, so it is boxed.
+                // The future is large, and most numbers have no hub, so it is boxed.
                 Box::pin(keep_joined(&local, &seed, &changed)).await;
                 local.core.borrow_mut().hubs.end(place);
             }
@@ -99,8 +100,8 @@ pub(crate) async fn keep_place(local: Rc<Local>, place: HubId) {
     }
 }
 
-/// Keeps a hub joined for as long as it is configured. When the function returns, no core has any state of
-/// it.
+/// Keeps a hub joined for as long as it is configured. When this function returns, no core has any state of
+/// the hub.
 async fn keep_joined(local: &Rc<Local>, seed: &Arc<Seed>, changed: &Notify) {
     let mut pauses = Pauses::default();
     let mut addresses = Addresses::default();
@@ -133,12 +134,13 @@ async fn keep_joined(local: &Rc<Local>, seed: &Arc<Seed>, changed: &Notify) {
 /// Waits until a hub is no longer configured.
 async fn until_left(local: &Local, seed: &Arc<Seed>, changed: &Notify) {
     while local.core.borrow().is_configured_hub(seed) {
-        // The notification may be of an earlier change.
+        // The notification may concern an earlier change, so the configuration is checked again.
         changed.notified().await;
     }
 }
 
-/// Joins a hub and stays until the connection ends. Returns whether it was joined, and why it ended.
+/// Joins a hub and serves the connection until it ends. Returns whether the hub was joined, and why the
+/// connection ended.
 async fn join(local: &Rc<Local>, seed: &Arc<Seed>, address: &Address, changed: &Notify) -> (bool, Trouble) {
     local.core.borrow_mut().note_attempt(seed.hub, address);
     let dialed = tokio::select! {
@@ -168,7 +170,7 @@ async fn join(local: &Rc<Local>, seed: &Arc<Seed>, address: &Address, changed: &
     local.core.borrow_mut().why_lost(seed.hub, why)
 }
 
-/// Announces all subscriptions to a hub, once it has admitted us.
+/// Announces all subscriptions to a hub once it has accepted this server.
 async fn announce(local: &Rc<Local>, hub: HubId, id: ConnId) {
     let joined = local.core.borrow().hubs.joined(hub);
     if timeout(STEP_TIME_MAX, joined.notified()).await.is_err() {
@@ -193,7 +195,7 @@ async fn announce(local: &Rc<Local>, hub: HubId, id: ConnId) {
             }
             waits
         };
-        // The walk adapts to how fast the hub reads.
+        // The announcements are sent as fast as the hub reads them.
         match waits {
             true => tokio::time::sleep(ANNOUNCE_PAUSE).await,
             false => tokio::task::yield_now().await,
@@ -223,7 +225,8 @@ async fn forget(local: &Rc<Local>, hub: HubId) {
     }
 }
 
-/// Waits for a moment, before the core stops, until the outputs of its hubs are written, then closes them.
+/// Before the core stops, waits briefly until the outputs of its hubs are written, then closes the
+/// connections.
 pub(crate) async fn say_goodbye(local: &Rc<Local>) {
     const STEP: Duration = Duration::from_millis(10);
     const STEPS_MAX: usize = 50;
@@ -234,7 +237,7 @@ pub(crate) async fn say_goodbye(local: &Rc<Local>) {
             core.end_turn();
             core.nothing_waits_for_hubs()
         };
-        // The last messages of other cores may still be on their way.
+        // The last messages from other cores may still be on their way, so at least two steps pass.
         if is_written && step > 1 {
             break;
         }

@@ -1,4 +1,4 @@
-//! Messages to hubs: from the match that found the hub's interest to the output of the hub's connection.
+//! Messages to hubs: from the match that includes a hub's interest to the output of the hub's connection.
 
 use super::hub::Hub;
 use crate::{
@@ -20,8 +20,9 @@ use crate::{
 };
 
 impl Core {
-    /// Sends a run to hubs: those with subscribers outside of queue groups, and those whose groups get it.
-    /// Each hub gets it once. Returns whether any does.
+    /// Sends a run (consecutive messages to one subject) to hubs: those with subscribers outside of queue
+    /// groups, and those whose queue groups get it. Each hub gets the run once. Returns whether any hub gets
+    /// it.
     #[cold]
     pub(crate) fn send_to_hubs(
         &mut self,
@@ -31,8 +32,8 @@ impl Core {
         at_hubs: &AtHubs,
     ) -> bool {
         let mut left = at_hubs.iter().fold(hubs, |mask, &(hub, _)| mask | 1 << hub) & self.hubs_up;
-        // The account and subject of the publication decide, whatever the subject is called in the hub's
-        // account.
+        // Only the account and subject of the publication matter here, whatever the subject's name in the
+        // hub's account.
         if self.settings.config.authorization.reserved.keeps_from_hub(of.account, run.subject) {
             self.counters.add(Counter::LeafDenied, run.count() as u64 * u64::from(left.count_ones()));
             return false;
@@ -45,7 +46,7 @@ impl Core {
             left &= left - 1;
             queues.clear();
             for &(_, part) in at_hubs.iter().filter(|&&(of, _)| of == hub) {
-                // The group may have gone since the match.
+                // The queue group may have been removed since the match.
                 if let Some(group) = self.subjects.trie.group(part) {
                     if !queues.is_empty() {
                         queues.push(b' ');
@@ -71,7 +72,8 @@ impl Core {
         is_sent
     }
 
-    /// Sends a run to a hub of any core. Returns whether it is on its way.
+    /// Sends a run (consecutive messages to one subject) to a hub, which any core may have joined. Returns
+    /// whether it is on its way.
     fn send_to_hub(&mut self, hub: HubId, queues: &[u8], of: &Origin, run: &Run<'_>) -> bool {
         self.work.add(work::delivery(run.count(), run.bytes.len()));
         let core = usize::from(hub) % self.cores;
@@ -84,8 +86,8 @@ impl Core {
         true
     }
 
-    /// Sends a run to a hub whose account imports it as a stream, under the subject that it has there.
-    /// `is_for_all`: the hub has subscribers outside of queue groups, too.
+    /// Sends a run to a hub whose account imports it as a stream, under its subject in that account.
+    /// `is_for_all`: the hub also has subscribers outside of queue groups.
     fn send_abroad_to_hub(
         &mut self,
         (hub, account): (HubId, u16),
@@ -106,11 +108,12 @@ impl Core {
             stream.path.apply(run.subject, &mut subject);
             let named = Run { subject: &subject, ..*run };
             if streams.len() == 1 {
-                // The match found the hub's interest by this only stream.
+                // Only one stream can have led the match to the hub's interest.
                 is_sent |= self.send_to_hub(hub, queues, of, &named);
                 continue;
             }
-            // Several streams carry the subject: the hub gets it under each name that it has interest in.
+            // Several streams carry the subject: the hub gets the message under each name in which it has
+            // interest.
             let (is_wanted, there) = self.wants(hub, account, &subject, queues);
             if is_wanted && is_for_all || !there.is_empty() {
                 is_sent |= self.send_to_hub(hub, &there, of, &named);
@@ -120,11 +123,11 @@ impl Core {
         is_sent
     }
 
-    /// Returns whether a hub has subscribers of a subject outside of queue groups, and which of these groups
-    /// have members for it there.
+    /// Returns whether a hub has subscribers to a subject outside of queue groups, and which of the queue
+    /// groups in `queues` have members for that subject at the hub.
     fn wants(&mut self, hub: HubId, account: u16, subject: &[u8], queues: &[u8]) -> (bool, Vec<u8>) {
         let root = self.subjects.root_of(account);
-        // The search is one step; if it was costly, the turn is over after it.
+        // The search counts as one step; if it is costly, the turn ends after it.
         let mut work = Work::of(u64::MAX);
         let (slot, matched) = self.subjects.matches.take(&self.subjects.trie, root, subject, &mut work);
         self.work.add(work.done());
@@ -141,7 +144,7 @@ impl Core {
         (wants, there)
     }
 
-    /// Appends a run to the output of a hub of this core. Returns whether the hub gets it.
+    /// Appends a run to the output of a hub that this core has joined. Returns whether the hub gets it.
     pub(crate) fn deliver_to_hub(
         &mut self,
         of: HubId,
@@ -162,7 +165,7 @@ impl Core {
             self.counters.add(counter, count);
             return false;
         }
-        // A request must not overtake the subscription that its answer needs.
+        // The subscription for the answer must reach the hub before the request.
         if self.links.tellers.is_waiting {
             self.tell_hubs();
         }
@@ -191,7 +194,7 @@ impl Core {
     }
 }
 
-/// Returns the counter of the reason for which a run must not be sent to a hub.
+/// Returns the counter for the reason why a run may not be sent to a hub; `None` if it may.
 fn refused(hub: &Hub, run: &Run<'_>) -> Option<Counter> {
     if run.body_bytes > hub.max_payload {
         return Some(Counter::LeafTooLarge);

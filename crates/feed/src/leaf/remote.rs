@@ -5,7 +5,7 @@ use std::{fmt, path::PathBuf, str::FromStr};
 use nkeys::{KeyPair, KeyPairType};
 use percent_encoding::percent_decode_str;
 
-/// Default port of hubs for leaf nodes (nats-server's).
+/// Default port on which hubs accept leaf nodes (nats-server's).
 pub const PORT: u16 = 7422;
 /// Maximum number of addresses of one hub that may be configured.
 pub const ADDRESSES_MAX: usize = 64;
@@ -13,15 +13,15 @@ pub const ADDRESSES_MAX: usize = 64;
 /// A hub that the feed joins as a leaf node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Remote {
-    /// Servers of one cluster, tried in turn.
+    /// Addresses of servers of the hub's cluster, tried in order.
     pub addresses: Vec<Address>,
-    /// Local account that is joined with the hub's; `None`: the global account.
+    /// Local account that is connected to the hub's account; `None`: the global account.
     pub account: Option<String>,
-    /// Credentials for the hub, besides those in the addresses.
+    /// Credentials for the hub, in addition to those in the addresses.
     pub login: Login,
-    /// CA certificates to trust (PEM); `None`: those of the system.
+    /// CA certificates to trust (PEM); `None`: the system's CA certificates.
     pub tls_ca: Option<PathBuf>,
-    /// Our certificate and its key (PEM).
+    /// Client certificate and its key (PEM) to present to the hub.
     pub tls_pair: Option<(PathBuf, PathBuf)>,
     /// The TLS handshake precedes the hub's INFO.
     pub tls_handshake_first: bool,
@@ -31,7 +31,8 @@ pub struct Remote {
     pub deny_exports: Vec<String>,
 }
 
-/// Credentials for a hub. Files are read for each connection, so that a new file is used from then on.
+/// Credentials for a hub. Files are read for each connection, so that a changed file takes effect with the
+/// next one.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Login {
     /// No credentials, or those in the address.
@@ -45,7 +46,7 @@ pub enum Login {
     Seed(UserSeed),
 }
 
-/// Seed of a user's nkey. Never printed.
+/// Seed of a user's nkey; never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct UserSeed(String);
 
@@ -68,12 +69,12 @@ impl fmt::Debug for UserSeed {
     }
 }
 
-/// Transport below the leaf protocol.
+/// Transport of the leaf connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scheme {
     /// TCP, with TLS if the hub's INFO requires it.
     Plain,
-    /// TLS in any case.
+    /// TCP with TLS, whatever the hub's INFO says.
     Tls,
     /// WebSocket without TLS.
     Ws,
@@ -81,7 +82,7 @@ pub enum Scheme {
     Wss,
 }
 
-/// Address of one server. The user in it is never printed.
+/// Address of one server. The credentials in it are never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Address {
     /// Transport to the server.
@@ -90,7 +91,7 @@ pub struct Address {
     pub host: String,
     /// TCP port of the server.
     pub port: u16,
-    /// User and password; without a password the user is a token.
+    /// User and password from the address; a user without a password is a token.
     pub user: Option<(String, Option<String>)>,
 }
 

@@ -1,23 +1,24 @@
 //! Permissions of a leaf node at its hub, and the subjects that JetStream reserves.
 //!
-//! The hub's second INFO says what we may *import* (which of our subscriptions may be announced to it) and
-//! *export* (which subjects we may publish to it). It closes connections that violate this, since 2026 for
-//! half a minute. So each announcement and each message is checked here first.
+//! The hub's second INFO says what this server may *import* (which of its subscriptions may be announced to
+//! the hub) and *export* (on which subjects it may publish to the hub). The hub closes connections that
+//! violate this (since 2026, for half a minute). So each announcement and each message is checked here first.
 
 use serde::Deserialize;
 
 use super::Remote;
 use crate::accounts::identity::{Entry, Rules, covers};
 
-/// Subjects of JetStream, on which a server with JetStream answers itself. As in nats-server, subscriptions
+/// Subjects of JetStream, to which a server with JetStream responds itself. As in nats-server, subscriptions
 /// to them are not announced across a leaf connection; a hub closes a connection that announces one without a
 /// wildcard.
 pub(crate) const OF_JETSTREAM: [&[u8]; 3] = [b"$JS.API.>", b"$KV.>", b"$OBJ.>"];
 
-/// Subject of requests for single messages of a stream, and JetStream's queue group that answers them.
+/// Subject of requests for single messages of a stream, and the queue group with which JetStream answers
+/// them.
 pub(crate) const DIRECT_GETS: (&[u8], &[u8]) = (b"$JS.API.DIRECT.GET.>", b"_sys_");
 
-/// Permissions of one direction, as in INFO.
+/// Permissions for one direction (import or export), as in the hub's INFO.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub(crate) struct SubjectRules {
@@ -25,12 +26,12 @@ pub(crate) struct SubjectRules {
     deny: Option<Vec<String>>,
 }
 
-/// Permissions of both directions: the hub's, and those configured here.
+/// Permissions for both directions, from the hub's INFO and from the local configuration.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct HubRules {
     import: Rules,
     export: Rules,
-    /// Subjects that are not accepted from the hub, which does not know of this rule.
+    /// Subjects that are not accepted from the hub; the hub does not know this rule.
     kept_out: Vec<Entry>,
 }
 
@@ -44,13 +45,13 @@ impl HubRules {
         Self { import, export, kept_out }
     }
 
-    /// Returns whether the local configuration accepts a message from the hub.
+    /// Returns whether the local configuration accepts messages from the hub on this subject.
     pub(crate) fn may_come(&self, subject: &[u8]) -> bool {
         !self.kept_out.iter().any(|entry| covers(entry.subject.as_bytes(), subject))
     }
 
-    /// Returns whether a subscription may be announced to the hub. (`canSubscribe` for a leaf: a wildcard may
-    /// cover more than is allowed, because the hub checks each message, too.)
+    /// Returns whether a subscription may be announced to the hub. (As in nats-server's `canSubscribe` for a
+    /// leaf, a wildcard may cover more than is allowed, because the hub checks each message as well.)
     pub(crate) fn may_tell(&self, pattern: &[u8], queue: Option<&[u8]>) -> bool {
         if OF_JETSTREAM.iter().any(|of| covers(of, pattern)) {
             return false;
@@ -70,8 +71,8 @@ impl HubRules {
             && !self.import.deny.iter().any(denies)
     }
 
-    /// Returns whether a message may be sent to the hub. Acknowledgements of stored messages, and answers to
-    /// requests of another account, are always allowed.
+    /// Returns whether a message on this subject may be sent to the hub. Acknowledgements of stored messages,
+    /// and answers to requests from another account, are always allowed.
     pub(crate) fn may_send(&self, subject: &[u8]) -> bool {
         if subject.starts_with(b"$JS.ACK.") || subject.starts_with(b"_R_.") {
             return true;
@@ -81,7 +82,7 @@ impl HubRules {
             && !self.export.deny.iter().any(names)
     }
 
-    /// Returns whether all messages may be sent.
+    /// Returns whether messages on all subjects may be sent to the hub.
     pub(crate) fn allows_all(&self) -> bool {
         self.export.allow.is_none() && self.export.deny.is_empty()
     }
@@ -96,7 +97,7 @@ fn rules(said: Option<&SubjectRules>) -> Rules {
     }
 }
 
-/// Parses `subject` or `subject queue`.
+/// Parses an entry of the form `subject` or `subject queue`.
 fn entry(text: &str) -> Entry {
     match text.split_once(' ') {
         Some((subject, queue)) => Entry { subject: subject.to_owned(), queue: Some(queue.trim().to_owned()) },
@@ -124,7 +125,7 @@ mod tests {
         assert!(rules.may_tell(b"in.x", None) && rules.may_tell(b">", None));
         assert!(!rules.may_tell(b"in.secret.x", None) && !rules.may_tell(b"in.theirs", None));
         assert!(rules.may_send(b"out.x") && !rules.may_send(b"out.secret") && !rules.may_send(b"out.theirs"));
-        // The wildcard may be announced, so the hub sends everything that it matches.
+        // The wildcard may be announced, so the hub sends everything that matches it.
         assert!(!rules.may_come(b"in.secret.x") && rules.may_come(b"in.x") && rules.may_come(b"in.theirs"));
     }
 

@@ -1,4 +1,4 @@
-//! Seeds of the hubs to join: their settings and numbers, at the start and after a reload.
+//! Seeds of the hubs to join: each hub's settings and number, at the start and after a reload.
 
 use std::sync::Arc;
 
@@ -10,25 +10,25 @@ use crate::{
     routing::trie::HubId,
 };
 
-/// Settings of a hub, known to all cores before it is joined.
+/// Settings of a hub, which all cores know before the hub is joined.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Seed {
     pub(crate) hub: HubId,
     pub(crate) remote: Remote,
     pub(crate) account: u16,
     pub(crate) account_name: Arc<str>,
-    /// Server name sent to the hub, by which it recognises that a new connection replaces an old one.
+    /// Server name sent to the hub, by which the hub recognises that a new connection replaces an old one.
     pub(crate) name: String,
     /// Cluster name sent to the hub, unique to this seed. Between two connections with the same cluster name
-    /// a hub forwards nothing: neither messages nor the subjects that reveal loops.
+    /// a hub forwards nothing, neither messages nor the subjects that reveal loops.
     pub(crate) cluster: String,
     pub(crate) server_id: String,
     /// Prefix of the subjects by which this process detects loops.
     pub(crate) loop_prefix: String,
 }
 
-/// Builds the seeds of a configuration. A hub of `before` with the same configuration keeps its number, and
-/// so its connection. A new hub gets a number that no hub of `before` had, as long as there is one.
+/// Builds the seeds of a configuration. A hub with the same configuration as in `before` keeps its number,
+/// and so its connection. A new hub gets a number that no hub in `before` had, as long as there is one.
 ///
 /// # Errors
 /// A line that describes the error in the hubs' configuration.
@@ -64,7 +64,7 @@ pub(crate) fn seeds(
         let hub =
             number.unwrap_or_else(|| unreachable!("there are as many numbers as hubs may be configured"));
         let suffix = if hub == 0 { String::new() } else { format!("-{hub}") };
-        // Names are unique to each process, because hubs tell servers apart by them.
+        // Names are unique to each process, because hubs distinguish servers by name.
         let own = shared.server_id.get(1..9).unwrap_or(&shared.server_id);
         let seed = Seed {
             hub,
@@ -76,14 +76,14 @@ pub(crate) fn seeds(
             server_id: shared.server_id.clone(),
             loop_prefix: format!("$LDS.{}-", shared.server_id),
         };
-        // An unchanged seed keeps its identity, so that its connection is left alone; a new server name is a
-        // change.
+        // An unchanged seed is kept as the same `Arc`, so that its connection is left alone. A new server
+        // name counts as a change.
         seeds.push(kept.filter(|kept| ***kept == seed).map_or_else(|| Arc::new(seed), Arc::clone));
     }
     Ok(seeds.into())
 }
 
-/// Returns the local account of a hub.
+/// Returns the number and name of the local account that a hub is joined to.
 fn account_of(remote: &Remote, identities: &Identities) -> Result<(u16, Arc<str>), String> {
     let name = remote.account.as_deref().unwrap_or(GLOBAL_ACCOUNT);
     let account = identities.accounts().iter().position(|known| **known == *name);

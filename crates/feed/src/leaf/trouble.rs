@@ -1,4 +1,4 @@
-//! Reasons for which a hub is not joined, in words for the operator, and the pauses between attempts.
+//! Reasons why a hub is not joined, in words for the operator, and the pauses between attempts.
 
 use std::time::Duration;
 
@@ -6,31 +6,31 @@ use engine::random;
 
 use crate::client::connection::CloseReason;
 
-/// First pause; each further one is twice as long.
+/// First pause between attempts to join a hub; each further pause is twice as long.
 const PAUSE_MIN: Duration = Duration::from_millis(250);
-/// Longest pause, except for [`PAUSE_LONG`].
+/// Longest pause between attempts, except after lasting errors ([`PAUSE_LONG`]).
 const PAUSE_MAX: Duration = Duration::from_secs(8);
-/// Pause after an error that another attempt will not avoid (nats-server's half a minute).
+/// Pause after an error that the next attempt is not likely to avoid (half a minute, as in nats-server).
 const PAUSE_LONG: Duration = Duration::from_secs(30);
 
-/// Reason for which a hub is not joined.
+/// Reason why a hub is not joined.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Trouble {
     /// The connection cannot be established.
     Unreachable(String),
-    /// The port is not a hub's.
+    /// The port does not belong to a hub.
     NotAHub(String),
     /// The TLS or WebSocket handshake failed.
     Handshake(String),
-    /// Our credentials are unusable.
+    /// The configured credentials for the hub are unusable.
     Credentials(String),
-    /// The hub does not answer our CONNECT.
+    /// The hub does not answer CONNECT.
     NoAnswer,
-    /// The hub sent this error.
+    /// The hub refused the connection with this error.
     Refused(String),
-    /// Our own subscriptions come back to us.
+    /// Messages would loop: this server's own subscriptions come back to it.
     Loop(String),
-    /// The hub has changed our permissions.
+    /// The hub has changed this server's permissions.
     Changed,
     /// A reload has removed or changed the hub.
     NotConfigured,
@@ -58,7 +58,7 @@ impl Trouble {
         }
     }
 
-    /// Returns the reason as a line of text.
+    /// Returns the reason as a line of text for the operator.
     pub(crate) fn text(&self) -> String {
         match self {
             Self::Unreachable(why) => format!("unreachable: {why}"),
@@ -82,7 +82,7 @@ impl Trouble {
     }
 }
 
-/// Returns advice about a hub's error.
+/// Returns advice on an error text from a hub, if there is any.
 fn meaning(text: &str) -> Option<&'static str> {
     [
         (
@@ -101,15 +101,15 @@ fn meaning(text: &str) -> Option<&'static str> {
     .find_map(|(words, meaning)| text.contains(words).then_some(meaning))
 }
 
-/// Pauses between attempts, growing from one to the next. Their length is random, so that servers that lose
-/// the same hub do not reconnect all at once.
+/// Increasing pauses between attempts. Their length is randomized, so that servers that lose the same hub do
+/// not all reconnect at once.
 #[derive(Debug, Default)]
 pub(crate) struct Pauses {
     in_a_row: u32,
 }
 
 impl Pauses {
-    /// Starts anew after the hub was joined.
+    /// Resets the pauses after the hub was joined.
     pub(crate) fn begin_anew(&mut self) {
         self.in_a_row = 0;
     }

@@ -76,12 +76,13 @@ use crate::{
     routing::{subjects::Subjects, trie::HubMask},
 };
 
-/// Memory of a connection, and of its TLS in addition; measured and rounded up.
+/// Memory of a connection, and the additional memory of its TLS session; measured and rounded up.
 const CONNECTION_BYTES: usize = 2 << 10;
 const TLS_BYTES: usize = 16 << 10;
-/// Memory of a handshake without TLS: a PROXY header, or a WebSocket upgrade.
+/// Memory in bytes of a handshake without TLS: a PROXY header, or a WebSocket upgrade.
 const PLAIN_HANDSHAKE_BYTES: usize = 8 << 10;
-/// Handshakes that are displaced at once for lack of memory; each displacement searches all of them.
+/// Largest number of handshakes displaced at once for lack of memory; each displacement searches all
+/// handshakes.
 const DISPLACED_AT_ONCE: usize = 16;
 /// Category of the subscriptions' memory in the core's accounts.
 pub(crate) const SUBSCRIPTION_MEMORY: Category = Category(0);
@@ -108,7 +109,7 @@ pub(crate) struct Core {
     pub(crate) counters: Rc<CoreCounters<Counter>>,
     pub(crate) balance: Arc<Balance>,
     pub(crate) is_lame: bool,
-    /// Mappings by account; `None` if no account has any, so that messages pay nothing for them.
+    /// Mappings by account; `None` if no account has any, so that messages cost nothing extra.
     pub(crate) mappings: Option<Rc<HashMap<u16, Mappings>>>,
     /// Random numbers for the choice among a mapping's destinations.
     pub(crate) dice: Dice,
@@ -116,9 +117,9 @@ pub(crate) struct Core {
     pub(crate) requests: Requests,
     /// TLS and WebSocket handshakes in progress.
     pub(crate) handshakes: Handshakes,
-    /// Password checks on helper threads.
+    /// Password checks that helper threads run for this core.
     pub(crate) checks: Checks,
-    /// Decides when unused memory is freed.
+    /// Policy that decides when unused memory is freed.
     pub(crate) tide: HeapTrimmer,
     /// This core's share of the memory of connections.
     connection_share: Share,
@@ -126,33 +127,34 @@ pub(crate) struct Core {
     pub(crate) share: Share,
     /// Memory of subscriptions, charged to their clients.
     pub(crate) accounts: Accounts,
-    /// Connected hubs of all cores.
+    /// Mask of the connected hubs, over all cores.
     pub(crate) hubs_up: HubMask,
     /// Hubs that this core joins.
     pub(crate) hubs: Hubs,
     pub(crate) cores: usize,
-    /// Channel to the thread that answers in the system account.
+    /// Channel to the thread that answers requests in the system account.
     pub(crate) system: mpsc::Sender<SystemEvent>,
-    /// Connections closed last.
+    /// Snapshots of the connections that were closed last.
     pub(crate) closed: VecDeque<ConnectionSnapshot>,
-    /// Monotonic time of the current turn.
+    /// Monotonic time at the start of the current turn.
     pub(crate) now_ms: u64,
-    /// Cost of the current turn.
+    /// Cost and budget of the current turn.
     pub(crate) work: Work,
-    /// Batches of other cores that are not delivered yet.
+    /// Counts of the batches from other cores that are not delivered yet.
     pub(crate) backlog: Backlog,
 }
 
-/// Counts of the queued batches of other cores.
+/// Counts of the queued batches from other cores.
 #[derive(Debug, Default)]
 pub(crate) struct Backlog {
-    /// Batches queued so far, and those of them that are delivered.
+    /// Number of batches queued so far, and how many of these are delivered.
     pub(crate) queued: u64,
     pub(crate) done: u64,
-    /// Queued batches whose announcements of subscriptions are not all applied: the last ones in the queue. A
-    /// client whose bytes arrived after such a batch does not publish before they are.
+    /// Number of queued batches whose announcements of subscriptions are not all applied; these are the last
+    /// in the queue. A client whose bytes arrived after such a batch publishes only once its announcements
+    /// are applied.
     pub(crate) unheard: usize,
-    /// Clients whose reads are paused until the batches that arrived before their bytes are done.
+    /// Clients whose reads are paused until the batches that arrived before the clients' bytes are processed.
     pub(crate) waiting: Vec<ConnId>,
 }
 
@@ -167,7 +169,7 @@ impl Backlog {
 pub(crate) struct Local {
     pub(crate) core: RefCell<Core>,
     pub(crate) inbox: RefCell<Inbox>,
-    /// Distributes turns fairly among the connections with much to do.
+    /// Distributes turns fairly among the busy connections.
     pub(crate) fair: Arc<TurnScheduler>,
 }
 
@@ -262,8 +264,8 @@ impl Core {
         self.bound_sum();
     }
 
-    /// Cuts off clients until all together hold no more than allowed: first those that make no progress, with
-    /// a large backlog or an incomplete operation.
+    /// Disconnects clients until all clients together hold no more memory than allowed: first those that make
+    /// no progress, with a large backlog or an incomplete operation.
     #[inline]
     pub(crate) fn bound_sum(&mut self) {
         while !self.share.allows(self.outputs.held_bytes()) {
@@ -282,20 +284,20 @@ impl Core {
         self.outputs.marks.set_crowded(is_crowded);
     }
 
-    /// Returns whether there is memory for one more connection. A handshake in progress counts with the most
-    /// that it may take.
+    /// Returns whether there is memory for one more connection. A handshake in progress counts as the most
+    /// memory that it may take.
     pub(crate) fn has_connection_memory(&mut self) -> bool {
         self.displace_handshakes(self.bytes_of_a_connection())
     }
 
-    /// Frees memory that other cores or servers need, if this core has more than its share.
+    /// Frees memory that other cores or servers need, if this core uses more than its own share.
     pub(crate) fn give_way(&mut self) {
         self.accounts.give_way();
         self.displace_handshakes(0);
     }
 
-    /// Displaces handshakes, a limited number at once, until connections may take `more` bytes. Returns
-    /// whether they may.
+    /// Displaces handshakes, a limited number at once, until `more` bytes are available for connections.
+    /// Returns whether they are.
     fn displace_handshakes(&mut self, more: usize) -> bool {
         for _ in 0..DISPLACED_AT_ONCE {
             if self.connection_share.allows(self.connection_bytes() + more) {
@@ -309,7 +311,7 @@ impl Core {
         self.connection_share.allows(self.connection_bytes() + more)
     }
 
-    /// Returns whether this core has taken memory that others may need.
+    /// Returns whether this core uses memory beyond its own share, which others may need.
     pub(crate) fn has_taken_memory(&self) -> bool {
         self.connection_share.has_taken() || self.share.has_taken() || self.accounts.has_taken()
     }
@@ -325,7 +327,7 @@ impl Core {
     }
 
     /// Closes this core's share of the connections above a lowered limit, the newest first. (nats-server
-    /// closes any.)
+    /// closes arbitrary ones.)
     fn close_surplus(&mut self) {
         let surplus = self.shared.surplus.load(Ordering::Acquire);
         if surplus == 0 {
@@ -371,11 +373,11 @@ impl Core {
             }
         }
         self.refresh_hub_imports(is_changed);
-        // A reload is the operator's, so no client pays for these steps.
+        // Only the operator can cause a reload, so no client is charged for these steps.
         _ = self.subjects.trie.take_steps();
     }
 
-    /// Activates a new configuration: limits, and permissions, for connected clients, too.
+    /// Activates a new configuration: limits and permissions, also for connected clients.
     pub(crate) fn reload(&mut self, settings: Arc<Settings>) {
         self.settings = settings;
         self.mappings = self.settings.identities.all_mappings();
@@ -401,7 +403,8 @@ impl Core {
             if connection.takes_info && connection.closing.is_none() {
                 let info = self.shared.info(&self.settings, &(&**connection).into(), true, self.is_lame);
                 self.outputs.say(id, &info);
-                // Written at once, so that all of them take one chunk instead of one each.
+                // Output is written after each connection, so that all of it takes one chunk instead of one
+                // per connection.
                 self.end_turn();
             }
         }

@@ -1,16 +1,17 @@
-//! Inbox of a core: batches of other cores, applied and delivered in the order in which they were sent.
+//! Inbox of a core: batches from other cores, applied and delivered in the order in which they were sent.
 //!
 //! ```text
 //!   ring ─▶ batch: announcements and messages ─ within the turn's budget ─▶ delivered, its buffer is returned
 //!                   └─ above it: announcements first, messages wait ─▶ queue ─ a turn each ─▶ delivered
 //! ```
-//! *Order.* Messages of one core keep their order, and so do those of the program itself. Announcements of
-//! subscriptions do not wait behind messages, so that a client whose SUB was answered is reached. If there
-//! are more announcements than a turn can apply, no client publishes here before all those are applied that
-//! arrived before its bytes. While messages wait, later questions of a client (`PING`, `SUB`, `UNSUB`) wait
-//! for them, so that a `PONG` still means that everything published before is delivered. Later messages of a
-//! client do not wait: messages of two producers on two cores may then overtake each other. *Bound:* waiting
-//! batches count as under way to this core (`links`), which pauses their producers.
+//! *Order.* Messages from one core keep their order, and so do the program's own messages. Announcements of
+//! subscriptions do not wait behind messages, so that a client whose SUB was answered receives messages. If
+//! there are more announcements than a turn can apply, a client's message is published here only once the
+//! announcements that arrived before its bytes are applied. While messages wait, later operations of a client
+//! that are answered (`PING`, `SUB`, `UNSUB`) wait for them, so that a `PONG` still means that everything
+//! published before is delivered. Later messages of a client do not wait: messages of two producers on two
+//! cores may then overtake each other. *Bound:* waiting batches count as under way to this core (`links`),
+//! which pauses their producers.
 
 use std::{
     collections::VecDeque,
@@ -36,7 +37,7 @@ use crate::{
     server,
 };
 
-/// Receiver of other cores' batches, with the queue of those that wait.
+/// Receiver of batches from other cores, with the queue of those that are not delivered yet.
 pub(crate) struct Inbox {
     receiver: mesh::Receiver<Message>,
     batch: Vec<Message>,
@@ -48,11 +49,11 @@ pub(crate) struct Inbox {
 /// A batch that is being delivered.
 struct WaitingBatch {
     from: From,
-    /// Bytes that are done.
+    /// Number of bytes of the batch that are processed.
     at: usize,
-    /// Offset up to which announcements are applied; `None`: all are.
+    /// Offset up to which the batch's announcements are applied; `None`: all are.
     heard: Option<usize>,
-    /// The bytes before that offset contain messages.
+    /// The part of the batch whose announcements are applied contains messages.
     has_messages: bool,
     /// The batch is counted in the core's `Backlog::unheard`.
     is_unheard: bool,
@@ -72,7 +73,7 @@ impl Inbox {
 }
 
 impl Local {
-    /// Receives and delivers batches of other cores, forever.
+    /// Receives and delivers batches from other cores, in an endless loop.
     pub(crate) async fn attend_inbox(self: Rc<Self>) {
         loop {
             tokio::task::coop::consume_budget().await;
@@ -102,7 +103,7 @@ impl Local {
         }
     }
 
-    /// Takes the batches that have arrived, without waiting. The cost is not charged to the client that is
+    /// Takes the batches that have arrived, without waiting. Their cost is not charged to the client that is
     /// served next.
     pub(crate) fn take_inbox(self: &Rc<Self>, core: &mut Core) {
         let received = {
@@ -150,7 +151,8 @@ impl Local {
         if queue.is_empty() && batch.deliver(core) {
             return batch.end(core);
         }
-        // Announcements are applied in the order in which they were sent.
+        // Announcements must be applied in the order in which they were sent, so these wait behind earlier
+        // ones.
         let is_heard = core.backlog.unheard == 0 && batch.hear(core);
         if is_heard && !batch.has_messages {
             return batch.end(core);
@@ -197,7 +199,7 @@ impl Local {
 }
 
 impl Core {
-    /// Wakes the clients for which all earlier announcements of other cores are applied.
+    /// Wakes the clients that waited for announcements from other cores, if these are all applied.
     fn wake_waiting(&mut self) {
         let Self { backlog, outputs, .. } = self;
         let heard = backlog.heard();
@@ -288,7 +290,7 @@ impl WaitingBatch {
     }
 }
 
-/// Returns the largest cost of a record: a pattern is walked once to find its node, and once to remove it.
+/// Returns the largest cost of a record: its pattern is walked once to find the node, and once to remove it.
 fn steps_of(record: &Record<'_>) -> u64 {
     match record {
         Record::Interest { pattern, .. }

@@ -4,15 +4,16 @@
 //!   chunks that are lent, tables' entries ── `engine::heap::HeapTrimmer` says that they are few, for a while ──▶ spare chunks
 //!                      and rooms are freed here, the allocator's free pages by `engine::heap`, for all servers once
 //! ```
-//! A table that cannot shrink, because an entry at its end is in use, is not tried again until there is more
-//! to free.
+//! A table that cannot shrink, because an entry at its end is in use, is not tried again until more memory
+//! can be freed.
 
 use engine::heap::TrimStep;
 
 use crate::{client::connection::Subscription, counters::Counter, mesh::core::Core};
 
 impl Core {
-    /// Frees memory that has not been needed for a while. Returns when to call again if nothing else happens.
+    /// Frees memory that has not been needed for a while. Returns the time of the next call, if nothing else
+    /// happens before.
     pub(crate) fn give_back_memory(&mut self) -> Option<u64> {
         self.subjects.matches.forget_stale(self.subjects.trie.generation());
         let tables = self.subjects.entries() * size_of::<Subscription>() + self.subjects.matches.bytes();

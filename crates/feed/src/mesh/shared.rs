@@ -1,4 +1,4 @@
-//! State that all cores share: written when a client connects, not on a message's path.
+//! State that all cores share; it is written when a client connects, but not when messages are delivered.
 
 use std::{
     net::SocketAddr,
@@ -24,7 +24,8 @@ use crate::{
     mesh::core::Settings,
 };
 
-/// Version of nats-server whose protocol we speak; clients decide by it which features they may use.
+/// Version of nats-server whose protocol the feed implements; clients decide by it which features they may
+/// use.
 pub(crate) const PROTOCOL_VERSION: &str = "2.10.0";
 
 /// State that all cores share.
@@ -34,12 +35,12 @@ pub(crate) struct SharedState {
     pub(crate) started: SystemTime,
     /// Address of the listener for clients.
     pub(crate) address: SocketAddr,
-    /// Address of the monitoring pages, once they are served.
+    /// Address of the monitoring pages; set when they are first served.
     pub(crate) monitor: OnceLock<SocketAddr>,
     next_cid: AtomicU64,
     /// Connections still to be closed since a limit was lowered; each core takes its share.
     pub(crate) surplus: AtomicUsize,
-    /// Counters of all cores, for reading.
+    /// Counters of all cores, for readers outside of the loops.
     pub(crate) counters: Arc<CounterSet<Counter>>,
     /// Memory of connections beyond each core's own share.
     pub(crate) connections: Arc<CommonPart>,
@@ -53,7 +54,7 @@ pub(crate) struct SharedState {
     of_accounts: Box<[AtomicUsize]>,
 }
 
-/// Recipient of an INFO.
+/// Client for which an INFO line is built.
 pub(crate) struct Reader<'a> {
     pub(crate) cid: u64,
     pub(crate) address: SocketAddr,
@@ -67,7 +68,7 @@ impl<'a> From<&'a Connection> for Reader<'a> {
     }
 }
 
-/// INFO as it is sent to clients.
+/// Fields of the INFO that is sent to clients.
 #[derive(Serialize)]
 struct Info<'a> {
     server_id: &'a str,
@@ -126,14 +127,14 @@ impl SharedState {
         })
     }
 
-    /// Counts one more connection of an account. Returns false if the account has reached its limit.
+    /// Adds one connection to an account's count. Returns false if the account has reached its limit.
     pub(crate) fn enter_account(&self, account: u16, max: Option<usize>) -> bool {
         let Some(count) = self.of_accounts.get(usize::from(account)) else { return true };
         let below = |now: usize| (now < max.unwrap_or(usize::MAX)).then_some(now + 1);
         count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, below).is_ok()
     }
 
-    /// Counts one connection of an account less.
+    /// Removes one connection from an account's count.
     pub(crate) fn leave_account(&self, account: u16) {
         if let Some(count) = self.of_accounts.get(usize::from(account)) {
             count.fetch_sub(1, Ordering::Relaxed);
@@ -145,7 +146,7 @@ impl SharedState {
         self.next_cid.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Builds the INFO line for a client. `connect_info`: it is not the client's first INFO.
+    /// Builds the INFO line for a client. `connect_info`: this is not the client's first INFO.
     pub(crate) fn info(
         &self,
         settings: &Settings,

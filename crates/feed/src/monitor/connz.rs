@@ -1,4 +1,4 @@
-//! `/connz`: the connections, sorted, filtered and in pages.
+//! `/connz`: the connections, with sorting, filters and pages.
 
 use std::{
     cmp::Reverse,
@@ -45,7 +45,7 @@ pub(crate) async fn page(asked: &PageRequest, query: &Query<'_>) -> Result<Value
     let closed = |connection| (None, connection);
     let open = |(id, connection)| (Some(id), connection);
     let is_closed = matches!(state.as_str(), "closed" | "1");
-    // Requests in the system account use the numbers (`ConnState`).
+    // Requests in the system account use numbers for the state (`ConnState`).
     let mut connections: Vec<(Option<ConnId>, ConnectionSnapshot)> = match state.as_str() {
         "open" | "active" | "0" => looker.open().await?.into_iter().map(open).collect(),
         "closed" | "1" => looker.closed().await?.into_iter().map(closed).collect(),
@@ -162,7 +162,7 @@ fn one(
         "in_bytes": connection.payload_in_bytes,
         "out_bytes": connection.payload_out_bytes,
         "subscriptions": connection.subscriptions,
-        // These fields are ours; nats-server does not have them.
+        // These fields are additions to nats-server's.
         "core": connection.core,
         "held": connection.is_held,
     });

@@ -1,4 +1,5 @@
-//! Inspection of a running server from outside of its loops, for the monitoring pages and the system account.
+//! Inspection of a running server from other threads than its loops, for the monitoring pages and the system
+//! account.
 //!
 //! ```text
 //!   totals                 read from the loops' counters, without asking any loop
@@ -30,33 +31,34 @@ use crate::{
     server::NoAnswer,
 };
 
-/// Connections or subscriptions that a loop examines in one step.
+/// Largest number of connections or subscriptions that a loop examines in one step.
 const STEP_LOOKED_AT_MAX: u32 = 2048;
-/// Items that are copied in one step; a copy costs a microsecond.
+/// Largest number of items that are copied in one step; a copy costs a microsecond.
 const STEP_COPIED_MAX: usize = 128;
-/// Tokens of patterns that are assembled and compared in one step; the last pattern may exceed this.
+/// Largest number of pattern tokens that are assembled and compared in one step; the last pattern may exceed
+/// it.
 const STEP_TOKENS_MAX: usize = 4 * STEP_LOOKED_AT_MAX as usize;
-/// Time in which a core must answer a step.
+/// Time limit for a core's answer to a monitoring step.
 const STEP_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// A request to a core for monitoring data.
 pub(crate) enum Look {
     /// Sizes of the core's tables.
     Tables(oneshot::Sender<Tables>),
-    /// Open connections, from this number on.
+    /// Open connections, starting at this connection number.
     Open(ConnId, oneshot::Sender<Piece<(ConnId, ConnectionSnapshot)>>),
-    /// Closed connections, from this index on.
+    /// Closed connections, starting at this index.
     Closed(u32, oneshot::Sender<Piece<ConnectionSnapshot>>),
     /// Hubs that the core joins.
     Hubs(oneshot::Sender<Vec<HubSnapshot>>),
-    /// Subscriptions, from this number on.
+    /// Subscriptions that match the filter, starting at this subscription number.
     Subscriptions(u32, SubscriptionFilter, oneshot::Sender<Piece<ListedSubscription>>),
 }
 
-/// A part of a list, and where the next part begins.
+/// A part of a list, and the number at which the next part begins.
 pub(crate) struct Piece<T> {
     things: Vec<T>,
-    /// Number of items that match the filter, including skipped ones.
+    /// Number of items in this part that match the filter, including skipped ones.
     matched: usize,
     next: Option<u32>,
 }
@@ -69,7 +71,7 @@ pub(crate) struct Tables {
     pub(crate) matches_made: u64,
 }
 
-/// A subscription with its connection and account.
+/// A subscription with its connection and account, for a list.
 #[derive(Debug, Clone)]
 pub(crate) struct ListedSubscription {
     pub(crate) cid: u64,
@@ -80,13 +82,13 @@ pub(crate) struct ListedSubscription {
 /// Filter of a list of subscriptions.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SubscriptionFilter {
-    /// Only subscriptions of these connections.
+    /// Restricts the list to subscriptions of these connections.
     pub(crate) of: Option<Arc<HashSet<ConnId>>>,
-    /// Only subscriptions of this account.
+    /// Restricts the list to subscriptions of this account.
     pub(crate) account: Option<Arc<str>>,
-    /// Only subscriptions that match this subject, which is a valid literal.
+    /// Restricts the list to subscriptions that match this subject, which is valid and has no wildcards.
     pub(crate) test: Option<Arc<[u8]>>,
-    /// Matches to skip, and then to return; further ones are counted only.
+    /// Number of matches to skip, and number to return after that; any others are only counted.
     pub(crate) skip: usize,
     pub(crate) take: usize,
 }
@@ -101,7 +103,7 @@ pub struct Looker {
 }
 
 impl Looker {
-    /// Returns the sums of all loops' counters, without asking any loop.
+    /// Returns the sums of all loops' counters, without waiting for any loop.
     #[must_use]
     pub fn totals(&self) -> Totals {
         let total = |counter| self.shared.counters.total(counter);
@@ -137,7 +139,7 @@ impl Looker {
         Ok(all)
     }
 
-    /// Returns the hubs of all cores. Only cores with configured hubs are asked.
+    /// Returns the hubs of all cores. Only cores with configured hubs are queried.
     pub(crate) async fn hubs(&self) -> Result<Vec<HubSnapshot>, NoAnswer> {
         let mut all = Vec::new();
         let has_any =
@@ -148,7 +150,7 @@ impl Looker {
         Ok(all)
     }
 
-    /// Returns the open connections, with their numbers on their cores.
+    /// Returns the open connections, each with its number on its core.
     pub(crate) async fn open(&self) -> Result<Vec<(ConnId, ConnectionSnapshot)>, NoAnswer> {
         let mut all = Vec::new();
         for core in 0..self.loops {
@@ -163,7 +165,7 @@ impl Looker {
         Ok(all)
     }
 
-    /// Returns the connections that were closed last.
+    /// Returns the most recently closed connections.
     pub(crate) async fn closed(&self) -> Result<Vec<ConnectionSnapshot>, NoAnswer> {
         let mut all = Vec::new();
         for core in 0..self.loops {
@@ -217,7 +219,7 @@ impl Looker {
     }
 }
 
-/// Executes one step. The requester may have given up.
+/// Executes one step of a monitoring request. The requester may have given up waiting.
 pub(crate) fn step(core: &Core, look: Look) {
     core.count(Counter::MonitorSteps);
     match look {
@@ -244,14 +246,15 @@ pub(crate) fn step(core: &Core, look: Look) {
     }
 }
 
-/// Cost of examining one item.
+/// Cost of examining one item: items copied and tokens compared.
 #[derive(Debug, Clone, Copy, Default)]
 struct LookCost {
     copied: usize,
     tokens: usize,
 }
 
-/// Examines items from `from` on, within the bounds of one step. Returns where the next step begins.
+/// Examines items, starting at number `from`, within the bounds of one step. Returns the number at which the
+/// next step begins.
 fn walk(core: &Core, from: u32, end: u32, mut one: impl FnMut(u32) -> LookCost) -> Option<u32> {
     let (mut at, mut sum) = (from, LookCost::default());
     while at < end
@@ -332,7 +335,7 @@ mod tests {
         delivery::{hot_path_tests::cores, work::Work},
     };
 
-    /// Takes all pieces of a filtered list. Returns the number of matches and of steps.
+    /// Collects all pieces of a filtered list. Returns the number of matches and of steps.
     fn pieces(core: &Core, wanted: &SubscriptionFilter) -> (usize, usize) {
         let (mut from, mut matched, mut steps) = (Some(0), 0, 0);
         while let Some(at) = from {

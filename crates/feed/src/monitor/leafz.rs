@@ -1,5 +1,5 @@
-//! `/leafz`: the joined hubs in nats-server's fields, and the state of each configured hub in fields of our
-//! own.
+//! `/leafz`: the joined hubs in nats-server's fields, and the state of each configured hub in additional
+//! fields.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub(crate) async fn page(asked: &PageRequest) -> Result<Value, PageError> {
     Ok(page)
 }
 
-/// Returns a joined hub, in nats-server's fields.
+/// Returns a joined hub as JSON with nats-server's fields; `None` if it is not connected.
 fn leaf(hub: &HubSnapshot) -> Option<Value> {
     let connection = hub.connection.as_ref()?;
     let rtt =
@@ -46,7 +46,7 @@ fn leaf(hub: &HubSnapshot) -> Option<Value> {
     }))
 }
 
-/// Returns a configured hub with its state.
+/// Returns a configured hub with its state, as JSON.
 fn hub(hub: &HubSnapshot) -> Value {
     json!({
         "account": &*hub.account,

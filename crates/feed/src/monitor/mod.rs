@@ -1,15 +1,16 @@
-//! Monitoring port, with the paths and fields of nats-server's, so that its tools (`nats top`, the Prometheus
-//! exporter, dashboards) can read ours.
+//! Monitoring port with nats-server's paths and fields, so that tools for nats-server (`nats top`, the
+//! Prometheus exporter, dashboards) work with the feed.
 //!
 //! ```text
 //!  GET /varz /routez /gatewayz /accountz /healthz ─▶ the loops' counters, without asking any loop
 //!  GET /leafz ─▶ the hubs, from the loops that join them; without configured hubs no loop is asked
 //!  GET /connz /subsz ─▶ lists, assembled in steps (`inspector`), at most LISTS_MAX at a time ─▶ JSON
 //! ```
-//! The port is served on a thread of its own, never on a loop. A list costs each loop time that grows with
-//! its connections, though little at once, and memory while it is assembled; so further requests wait while
-//! `LISTS_MAX` are in progress. Features that we do not have (routes, gateways) are present and empty.
-//! Requests in the system account are answered with the same pages (`crate::monitor::system`).
+//! The port is served on a separate thread, never on a loop. A list takes time on each loop that grows with
+//! the number of its connections, although each step is short, and memory while it is assembled; so further
+//! requests wait while `LISTS_MAX` are in progress. Features that the feed does not have (routes, gateways)
+//! are present and empty. Requests in the system account are answered with the same pages
+//! (`crate::monitor::system`).
 
 pub(crate) mod connz;
 pub(crate) mod inspector;
@@ -45,9 +46,9 @@ use crate::{
     server::NoAnswer,
 };
 
-/// Maximum number of lists in progress at once.
+/// Maximum number of lists that are assembled at the same time.
 const LISTS_MAX: usize = 2;
-/// Paths whose requests are counted, as in nats-server.
+/// Paths for which requests are counted, as in nats-server.
 const PATHS: [&str; 8] =
     ["/varz", "/connz", "/subsz", "/routez", "/leafz", "/gatewayz", "/accountz", "/healthz"];
 
@@ -69,7 +70,8 @@ struct Monitor<W> {
     asked: [AtomicU64; PATHS.len()],
 }
 
-/// Builds the router of the monitoring port. `listen` is its address, which the system account reports, too.
+/// Builds the router of the monitoring port. `listen` is the port's address, which the system account also
+/// reports.
 pub fn router<W: MonitoredFeed>(watched: Arc<W>, listen: std::net::SocketAddr) -> Router {
     if let Ok(looker) = watched.looker() {
         // If the pages are served twice, the first address is reported.
@@ -116,15 +118,15 @@ impl<W: MonitoredFeed> Monitor<W> {
 
 type MonitorState<W> = State<Arc<Monitor<W>>>;
 
-/// Data from which a page is built.
+/// Request for a monitoring page.
 pub(crate) struct PageRequest {
     pub(crate) looker: Looker,
 }
 
-/// Error of a page.
+/// Reason why a monitoring page cannot be built.
 #[derive(Debug)]
 pub(crate) enum PageError {
-    /// The query is invalid.
+    /// A parameter of the query is invalid.
     Wrong(String),
     /// A loop did not answer.
     NoAnswer,
@@ -142,7 +144,7 @@ impl From<NoAnswer> for PageError {
     }
 }
 
-/// Errors of invalid queries are plain text with status 400, as in nats-server.
+/// Errors in queries are answered in plain text with status 400, as in nats-server.
 impl IntoResponse for PageError {
     fn into_response(self) -> Response {
         match self {
@@ -216,7 +218,7 @@ pub(crate) fn accounts(asked: &PageRequest) -> Value {
     page
 }
 
-/// Answers without asking any loop, because load balancers ask often.
+/// Answers from counters alone, without asking any loop, because load balancers send many of these requests.
 async fn healthz<W: MonitoredFeed>(State(monitor): MonitorState<W>) -> Response {
     monitor.count("/healthz");
     if monitor.watched.is_ready() {
@@ -227,7 +229,7 @@ async fn healthz<W: MonitoredFeed>(State(monitor): MonitorState<W>) -> Response 
     }
 }
 
-/// Builds the fields with which every page begins.
+/// Builds the fields that every page begins with.
 pub(crate) fn head(totals: &Totals) -> Value {
     json!({"server_id": totals.server_id, "now": moment(totals.now)})
 }

@@ -5,14 +5,14 @@ use std::borrow::Cow;
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
-/// Parameters of a query, with nats-server's rules: the first value of a name counts, and an invalid one
+/// Parameters of a query, with nats-server's rules: the first value for a name counts, and an invalid value
 /// gives an error text.
 pub(crate) struct Query<'a> {
     pairs: Vec<(Cow<'a, str>, Cow<'a, str>)>,
 }
 
 impl<'a> Query<'a> {
-    /// Parses the query of a path, percent-encoded (RFC 3986 §2.1); `+` is a space, as in a form.
+    /// Parses the query of a URL, percent-encoded (RFC 3986 §2.1); `+` is a space, as in a form.
     pub(crate) fn new(text: &'a str) -> Self {
         let decode = |part: &'a str| -> Cow<'a, str> {
             if !part.contains(['%', '+']) {
@@ -25,8 +25,8 @@ impl<'a> Query<'a> {
         Self { pairs: pairs.map(|(key, value)| (decode(key), decode(value))).collect() }
     }
 
-    /// Reads the JSON object of a request in the system account; any other JSON has no parameters. `names`
-    /// translates keys to the names in a path's query.
+    /// Reads the JSON object of a request in the system account; any other JSON value has no parameters.
+    /// `names` translates JSON keys to the names in a URL's query.
     pub(crate) fn of_json(object: &'a Value, names: &[(&'static str, &'static str)]) -> Self {
         let mut pairs = Vec::new();
         for (key, value) in object.as_object().into_iter().flatten() {
@@ -46,7 +46,7 @@ impl<'a> Query<'a> {
         pairs.find(|(key, value)| *key == name && !value.is_empty()).map(|(_, value)| &**value)
     }
 
-    /// Returns a whole number; a negative one counts as absent.
+    /// Returns the whole number given for a name; a negative one counts as absent.
     pub(crate) fn number(&self, name: &str) -> Result<Option<usize>, String> {
         let Some(word) = self.word(name) else { return Ok(None) };
         let number: i64 = word
@@ -55,7 +55,7 @@ impl<'a> Query<'a> {
         Ok(usize::try_from(number).ok())
     }
 
-    /// Returns a whole number that must not be negative.
+    /// Returns the whole number given for a name; a negative one is an error.
     pub(crate) fn unsigned(&self, name: &str) -> Result<Option<u64>, String> {
         let parse = |word: &str| {
             word.parse().map_err(|_| {
@@ -74,7 +74,7 @@ impl<'a> Query<'a> {
     }
 }
 
-/// Page of a list: the part that is shown.
+/// Part of a list that a page shows.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Part {
     pub(super) offset: usize,
@@ -83,8 +83,8 @@ pub(super) struct Part {
 
 /// Default length of a page (nats-server's `DefaultConnListSize`, `DefaultSubListSize`).
 const LIMIT_DEFAULT: usize = 1024;
-/// Largest length of a page, whatever `limit` says, because a page is built in memory. The page shows its own
-/// `limit`.
+/// Largest length of a page, even if `limit` is higher, because a page is built in memory. The page reports
+/// the limit that was used.
 const LIMIT_MAX: usize = 16 * 1024;
 
 impl Part {

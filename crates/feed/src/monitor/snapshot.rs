@@ -1,5 +1,5 @@
-//! Snapshots of the server for monitoring: taken from each core in steps (`crate::monitor::inspector`), and
-//! assembled outside of the loops.
+//! Snapshots of the server for monitoring. They are taken from each core in steps
+//! (`crate::monitor::inspector`), and assembled outside of the loops.
 
 use std::{
     net::SocketAddr,
@@ -23,7 +23,7 @@ pub struct SubscriptionSnapshot {
     pub sid: String,
     /// Messages delivered to the subscription.
     pub messages: u64,
-    /// Messages after which the subscription ends; 0: none.
+    /// Number of messages after which the subscription ends; 0: it has no maximum.
     pub max: u64,
 }
 
@@ -42,9 +42,9 @@ pub struct ConnectionSnapshot {
     pub started: SystemTime,
     /// Time at which the client last sent something.
     pub last_activity: SystemTime,
-    /// Time of the close, and why; `None` while the connection is open.
+    /// Time at which the connection was closed, and the reason; `None` while it is open.
     pub closed: Option<(SystemTime, CloseReason)>,
-    /// Time between a ping and its pong, in milliseconds.
+    /// Round-trip time between a ping and its pong, in milliseconds.
     pub rtt_ms: Option<u32>,
     /// Messages from the client.
     pub messages_in: u64,
@@ -56,7 +56,8 @@ pub struct ConnectionSnapshot {
     pub payload_out_bytes: u64,
     /// Bytes of the client's backlog.
     pub pending_bytes: usize,
-    /// Reads are paused because a consumer, a core or the client itself has fallen behind.
+    /// Reads from the client are paused because a consumer, another core or the client itself has fallen
+    /// behind.
     pub is_held: bool,
     /// Name that the client gave in CONNECT.
     pub name: String,
@@ -85,7 +86,7 @@ pub struct Totals {
     pub address: SocketAddr,
     /// Time at which the server started.
     pub started: SystemTime,
-    /// Time at which the sums were taken.
+    /// Time at which the sums were read.
     pub now: SystemTime,
     /// Number of loops.
     pub cores: usize,
@@ -103,9 +104,10 @@ pub struct Totals {
     pub payload_out_bytes: u64,
     /// Number of subscriptions.
     pub subscriptions: u64,
-    /// Consumers cut off: backlog too large, producers held for too long, read too little.
+    /// Numbers of consumers cut off because their backlog was too large, because they held producers for too
+    /// long, and because they read too little.
     pub slow_consumers: [u64; 3],
-    /// Times that producers were held back for consumers and cores that fell behind.
+    /// Number of times that producers were held back because a consumer or a core had fallen behind.
     pub held: u64,
 }
 
@@ -116,17 +118,17 @@ pub struct Snapshot {
     pub totals: Totals,
     /// Open connections.
     pub connections: Vec<ConnectionSnapshot>,
-    /// Connections closed last, at most [`CLOSED_KEPT_MAX`] for each core.
+    /// Most recently closed connections, at most [`CLOSED_KEPT_MAX`] for each core.
     pub closed: Vec<ConnectionSnapshot>,
     /// Number of nodes in the tries.
     pub trie_nodes: usize,
-    /// Lookups of subjects whose subscribers were cached.
+    /// Number of subject lookups that found the subscribers in the cache.
     pub matches_found: u64,
-    /// Lookups of subjects whose subscribers were searched in the trie.
+    /// Number of subject lookups that searched the trie for the subscribers.
     pub matches_made: u64,
 }
 
-/// Closed connections that a core remembers for monitoring.
+/// Largest number of closed connections that a core remembers for monitoring.
 pub const CLOSED_KEPT_MAX: usize = 1000;
 
 /// Takes the snapshot of a connection, with the number of its subscriptions.

@@ -8,7 +8,7 @@ use super::PageRequest;
 use super::{age, head, moment};
 use crate::{Counter, accounts::identity::SYSTEM_ACCOUNT, mesh::shared::PROTOCOL_VERSION};
 
-/// Builds the page without asking any loop, so that its cost does not depend on the number of clients.
+/// Builds the page from counters alone, so that its cost does not depend on the number of clients.
 pub(crate) fn page(asked: &PageRequest, requests: &BTreeMap<&'static str, u64>) -> Value {
     let snapshot = asked.looker.totals();
     let config = &asked.looker.settings.config;
@@ -92,7 +92,7 @@ fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Resources that the process uses, from `/proc`; zeros without it.
+/// Resources that the process uses, read from `/proc`; all zero if it is not available.
 #[derive(Default)]
 pub(crate) struct Process {
     pub(crate) resident_bytes: u64,
@@ -103,7 +103,8 @@ impl Process {
     pub(crate) fn read() -> Self {
         let words = |path: &str| -> Vec<String> {
             let text = fs::read_to_string(path).unwrap_or_default();
-            // The name in parentheses may contain spaces; the fields are counted after it (proc(5)).
+            // The process name in parentheses may contain spaces, so the fields are counted from its end
+            // (proc(5)).
             let rest = text.rsplit_once(") ").map_or(&*text, |(_, rest)| rest);
             rest.split_whitespace().map(str::to_owned).collect()
         };
@@ -111,7 +112,7 @@ impl Process {
             |words: &[String], at: usize| words.get(at).and_then(|word| word.parse().ok()).unwrap_or(0);
         let resident_pages: u64 = number(&words("/proc/self/statm"), 1);
         let stat = words("/proc/self/stat");
-        // utime and stime are fields 14 and 15; the first one after the parenthesis is field 3.
+        // utime and stime are fields 14 and 15; the first field after the parenthesis is number 3.
         let ticks: u64 = number(&stat, 11) + number(&stat, 12);
         let per_second = rustix::param::clock_ticks_per_second().max(1);
         Self {
@@ -120,7 +121,7 @@ impl Process {
         }
     }
 
-    /// Returns the CPU time in percent of one processor, since the server's start.
+    /// Returns the average CPU usage since the server's start, in percent of one processor.
     pub(crate) fn cpu_percent(&self, uptime: Duration) -> f64 {
         if uptime.is_zero() {
             0.0

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::accounts::identity::{Account, Exchange, Export, Import, Part, Response, ServiceExport};
 
-/// Lines of the exports and imports, by account name and index.
+/// Line numbers of the exports and imports, by account name and index.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     exports: HashMap<String, Vec<Line>>,
@@ -56,8 +56,8 @@ impl Reading<'_> {
     ) -> Outcome {
         for one in list(value)? {
             let import = self.import(one, &account.name)?;
-            // nats-server accepts this import of the account's own service. The account has the service
-            // without it, and a request would go round.
+            // nats-server accepts an import of the account's own service. The account can use the service
+            // without it, and with it a request would loop, so it is ignored.
             let name = import.to.as_ref().unwrap_or(&import.subject);
             if import.is_service && import.account == account.name && *name == import.subject {
                 self.pass_over(one.line, format!("accounts.{}.imports: its own {name}", account.name));

@@ -1,5 +1,5 @@
-//! Hubs to join: `leafnodes { remotes [ … ] }`. We accept no leaf nodes, so the other options of the block
-//! are ignored.
+//! Hubs to join: `leafnodes { remotes [ … ] }`. The feed does not accept leaf nodes, so the other options of
+//! the block are ignored.
 
 use super::{
     options::Reading,
@@ -12,8 +12,8 @@ use crate::{
     leaf::{Address, Login, Remote, UserSeed},
 };
 
-/// Options that change only how fast a hub is reached, or that ask for what we do anyway: addresses are tried
-/// in order, and subscriptions of one hub are not announced to another.
+/// Options of a remote that need no action: they only change how fast a hub is reached, or ask for the feed's
+/// only behaviour. Addresses are tried in order, and subscriptions of one hub are not announced to another.
 const WITHOUT_EFFECT: [&str; 4] = ["no_randomize", "dont_randomize", "isolate_leafnode_interest", "isolate"];
 
 impl Reading<'_> {
@@ -117,7 +117,7 @@ fn login(key: &str, value: &LocatedValue) -> Outcome<Login> {
     if matches!(key, "creds" | "credentials") {
         return Ok(Login::Credentials(text.into()));
     }
-    // The value is not shown, because it may be most of a seed.
+    // The value is not shown in the error, because it may be most of a seed.
     let wrong = || Fault::new(value.line, "invalid `nkey`: expected the seed of a user (SU…)");
     UserSeed::new(&text).map(Login::Seed).ok_or_else(wrong)
 }

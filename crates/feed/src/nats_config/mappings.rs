@@ -19,7 +19,8 @@ pub(super) fn mappings(value: &LocatedValue) -> Outcome<Vec<Mapping>> {
     block(value)?.iter().map(one).collect()
 }
 
-/// Reads a weighted destination; `None` if it is for servers of a cluster, which we are not in.
+/// Reads a weighted destination; `None` if it is for servers of a cluster, because the feed is not in a
+/// cluster.
 fn weighted(value: &LocatedValue) -> Outcome<Option<WeightedDestination>> {
     let (mut subject, mut weight, mut is_ours) = (None, None, true);
     for entry in block(value)? {

@@ -7,8 +7,8 @@
 //!       Surroundings: files, environment, names of hosts
 //! ```
 //! Pure except for [`Surroundings`], which the caller provides. Errors name their line. An unsupported option
-//! is reported and ignored, unless that would open what it closes: an unknown option among users, permissions
-//! or TLS is an error, and so is everything about JWTs.
+//! is reported and ignored, unless ignoring it would allow access that the option restricts: an unknown
+//! option among users, permissions or TLS is an error, and so is any option for JWTs.
 
 mod exchange;
 mod leafnodes;

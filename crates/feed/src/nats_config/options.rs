@@ -17,16 +17,16 @@ use super::{
 };
 use crate::{accounts::identity::Authorization, config::HandshakeFirst, leaf::Remote};
 
-/// Values that the file sets, under NATS's names; times and sizes have their types.
+/// Values that the file sets, under NATS's names; times and sizes are already parsed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Options {
     /// Address to listen on: `host`, or the host of `listen`.
     pub host: Option<IpAddr>,
     /// Port to listen on: `port`, or the port of `listen`.
     pub port: Option<u16>,
-    /// Port of monitoring: `http_port`, `monitor_port`, or the port of `http`.
+    /// Port for monitoring: `http_port`, `monitor_port`, or the port in `http`.
     pub http_port: Option<u16>,
-    /// Address of monitoring: the host of `http`.
+    /// Address for monitoring: the host in `http`.
     pub http_host: Option<IpAddr>,
     /// Name of the server: `server_name`.
     pub server_name: Option<String>,
@@ -53,19 +53,19 @@ pub struct Options {
     pub lame_duck_grace_period: Option<Duration>,
     /// Tags of the server: `server_tags`.
     pub server_tags: Vec<String>,
-    /// File of the log: `log_file`.
+    /// Path of the log file: `log_file`.
     pub log_file: Option<PathBuf>,
-    /// File with the process id: `pid_file`.
+    /// Path of the file for the process id: `pid_file`.
     pub pid_file: Option<PathBuf>,
-    /// Debug lines in the log: `debug`.
+    /// Enables debug lines in the log: `debug`.
     pub debug: Option<bool>,
-    /// Protocol lines in the log: `trace`, `trace_verbose`.
+    /// Enables protocol lines in the log: `trace`, `trace_verbose`.
     pub trace: Option<bool>,
     /// Messages may not have headers: `no_header_support`.
     pub no_header_support: Option<bool>,
     /// Connections begin with a PROXY protocol header: `proxy_protocol`.
     pub proxy_protocol: Option<bool>,
-    /// Time for the login: `authorization.timeout`.
+    /// Time limit for the login: `authorization.timeout`.
     pub auth_timeout: Option<Duration>,
     /// Users and accounts: `authorization`, `accounts`, `system_account`, `no_auth_user`.
     pub authorization: Authorization,
@@ -78,32 +78,32 @@ pub struct Options {
 }
 
 impl Options {
-    /// Value for `-1` in the file: no limit of its own.
+    /// Value for `-1` in the file: this limit is off.
     pub const NO_LIMIT: u64 = super::values::NO_LIMIT;
 }
 
-/// Block `tls { … }`.
+/// Settings in a block `tls { … }`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Tls {
     /// Certificate file in PEM: `cert_file`.
     pub cert_file: PathBuf,
     /// Key file in PEM: `key_file`.
     pub key_file: PathBuf,
-    /// File in PEM with the CA certificates that sign clients' certificates: `ca_file`.
+    /// PEM file with the CA certificates that sign clients' certificates: `ca_file`.
     pub ca_file: Option<PathBuf>,
     /// Clients must present a certificate: `verify`.
     pub verify: bool,
-    /// A client is the user that its certificate names: `verify_and_map`, which implies `verify`.
+    /// The client's certificate identifies its user: `verify_and_map`, which implies `verify`.
     pub map: bool,
-    /// TLS comes before INFO: `handshake_first`.
+    /// Order of the TLS handshake and INFO: `handshake_first`.
     pub handshake_first: HandshakeFirst,
-    /// Time for a handshake: `timeout`.
+    /// Time limit for a handshake: `timeout`.
     pub timeout: Option<Duration>,
     /// Clients may connect without TLS: `allow_non_tls`.
     pub optional: bool,
 }
 
-/// Block `websocket { … }`.
+/// Settings in a block `websocket { … }`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct WebSocket {
     /// Address to listen on: `host`.
@@ -118,10 +118,10 @@ pub struct WebSocket {
     pub same_origin: bool,
 }
 
-/// An option that is ignored.
+/// An option in the file that is ignored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IgnoredOption {
-    /// Included file with the option; `None` for the main file.
+    /// Included file that contains the option; `None` for the main file.
     pub file: Option<PathBuf>,
     /// Line of the option, counted from 1.
     pub line: usize,
@@ -138,14 +138,14 @@ impl std::fmt::Display for IgnoredOption {
     }
 }
 
-/// Time that the server waits for a TLS handshake before it sends INFO, with `handshake_first: auto`
+/// Time for which the server waits for a TLS handshake before it sends INFO, with `handshake_first: auto`
 /// (nats-server's `DEFAULT_TLS_HANDSHAKE_FIRST_FALLBACK_DELAY`).
 const HANDSHAKE_FIRST_AUTO: Duration = Duration::from_millis(50);
 
 /// Parses the text of the file at `path`, and the files that it includes.
 ///
 /// # Errors
-/// All [`Fault`]s in the files; a syntax error is the only one.
+/// All [`Fault`]s in the files. If there is a syntax error, only that one is returned.
 pub fn read(
     text: &str,
     path: &Path,
@@ -176,7 +176,7 @@ pub fn read(
     }
 }
 
-/// State of the parser.
+/// State of reading the options from a parsed file.
 pub(super) struct Reading<'a> {
     pub(super) options: Options,
     /// `allow_non_tls`, which may be outside of the `tls` block.
@@ -193,14 +193,15 @@ impl Reading<'_> {
         self.unhonoured.push(IgnoredOption { file: self.files.name(line), line: line.number as usize, key });
     }
 
-    /// Returns the entries with each key once; overridden ones are reported.
+    /// Returns the last entry for each key, ignoring case; earlier entries with the same key are reported.
     pub(super) fn once<'e>(&mut self, entries: &'e [Entry]) -> Vec<&'e Entry> {
         let (once, overruled) = once_each(entries, true);
         self.name_overruled(overruled);
         once
     }
 
-    /// Returns the entries with each key once, where keys are names in exact case.
+    /// Returns the last entry for each key, where keys are names with exact case; earlier entries are
+    /// reported.
     pub(super) fn once_by_name<'e>(&mut self, entries: &'e [Entry]) -> Vec<&'e Entry> {
         let (once, overruled) = once_each(entries, false);
         self.name_overruled(overruled);
@@ -321,7 +322,8 @@ impl Reading<'_> {
                 "verify_and_map" => tls.map = boolean(value)?,
                 "handshake_first" | "first" | "immediate" => tls.handshake_first = handshake_first(value)?,
                 "timeout" => tls.timeout = some_duration(value)?,
-                // All cipher suites that we support are strong, and TLS 1.2 is the lowest version.
+                // Ignoring these options is safe: all supported cipher suites are strong, and TLS 1.2 is the
+                // lowest version.
                 "cipher_suites"
                 | "curve_preferences"
                 | "allow_insecure_cipher_suites"

@@ -1,16 +1,16 @@
-//! Remarks on lines of a valid file whose meaning has changed with this version, or which deserve attention.
+//! Remarks on lines of a valid file that deserve attention, or whose meaning has changed with this version.
 
 use std::path::Path;
 
 use super::text::{Entry, Fault, Line, LocatedValue, Surroundings, Value, parse};
 
-/// Key of denied subjects.
+/// Key for denied subjects in a block of permissions.
 const DENY: &str = "deny";
-/// Keys of the permission to answer.
+/// Keys for the permission to answer requests.
 const RESPONSES: [&str; 3] = ["allow_responses", "allow_response", "publish_allow_responses"];
-/// Keys of the permission to publish.
+/// Keys for the permission to publish.
 const PUBLISH: [&str; 3] = ["pub", "publish", "import"];
-/// Prefix of client libraries' reply subjects.
+/// Prefix of the reply subjects that client libraries use.
 const INBOX: &str = "_INBOX.";
 
 /// Returns the remarks on a file, in the order of its lines; none if the file cannot be parsed.
@@ -62,7 +62,7 @@ fn of_value(value: &LocatedValue, remarks: &mut Vec<Fault>) {
     }
 }
 
-/// Returns the subjects that may be published: a text, a list, or a block with `allow`.
+/// Returns the subjects on which a user may publish: the value is a text, a list, or a block with `allow`.
 fn published(value: &LocatedValue) -> Vec<(Line, &str)> {
     match &value.value {
         Value::Block(entries) => {

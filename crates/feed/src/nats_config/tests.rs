@@ -11,7 +11,7 @@ use crate::{
     leaf::{Login, UserSeed},
 };
 
-/// Surroundings of a file in `/etc/nats`.
+/// Simulated environment of a configuration file in `/etc/nats`.
 #[derive(Default)]
 struct Around {
     files: HashMap<&'static str, String>,
@@ -279,8 +279,8 @@ fn a_file_includes_others() {
         ("/etc/nats/users/more.conf", "timeout: 3"),
         ("/etc/nats/limits.conf", "{\"max_payload\": 1000, \"max_pending\": 2000}"),
     ]);
-    // A path with a leading / is relative to the file's directory all the same, as in nats-server. The file's
-    // own later lines override the included ones.
+    // An included path with a leading / is also relative to the file's directory, as in nats-server. Later
+    // lines of the including file override included ones.
     let text = "include /limits.conf\nmax_pending: 3000\nauthorization {\n include ./users/all.conf\n}\n";
     let (options, unhonoured) = around.read(text).unwrap();
     assert_eq!(unhonoured, []);
@@ -363,8 +363,8 @@ server_name: "$PORT"
     assert!(around.read("PORT: 1\ninclude inner.conf").unwrap_err()[0].contains(unknown));
 }
 
-/// An option that nats-server does not know either is refused, because ignoring it could leave open what it
-/// was to close.
+/// An option that nats-server does not know either is refused, because ignoring it could allow access that
+/// the option was meant to restrict.
 #[test]
 fn a_misspelt_word_is_refused_with_the_nearest() {
     for (text, expected) in [
@@ -387,11 +387,11 @@ fn a_misspelt_word_is_refused_with_the_nearest() {
     ] {
         assert_eq!(faults(text), [expected], "{text}");
     }
-    // A key that is used as a variable needs no meaning.
+    // A key that is used as a variable need not be a known option.
     assert!(read("authorizaton: 4222\nport: $authorizaton").is_ok());
 }
 
-/// 0 means the default, and -1 no limit of its own (nats-server's `setBaselineOptions`).
+/// 0 means the default, and -1 turns a limit off (nats-server's `setBaselineOptions`).
 #[test]
 fn no_limit_and_the_default_have_numbers() {
     let text = "max_payload: 0\nmax_pending: 0\nmax_control_line: 0\nping_interval: 0\nping_max: 0\n\
@@ -407,7 +407,8 @@ fn no_limit_and_the_default_have_numbers() {
     assert_eq!((options.max_connections, options.max_subscriptions), (none, none));
 }
 
-/// The last entry of a key counts, even if it is a block, as in nats-server's parser; we report the first.
+/// If a key occurs twice, the last entry counts, even if it is a block, as in nats-server's parser. The feed
+/// reports the first one.
 #[test]
 fn of_a_block_that_is_there_twice_the_last_counts() {
     let text = "authorization { token: a }\nport: 1\nauthorization { token: b }\nport: 2\n\

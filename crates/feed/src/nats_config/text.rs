@@ -1,8 +1,8 @@
 //! Syntax of the file: `key: value`, `key = value` or `key value`, in blocks and lists, with comments.
 //!
 //! The syntax is that of nats-server's `conf` package. Separators are line ends, commas and semicolons.
-//! Strings are quoted with either quote, or bare. Numbers may have a size (`1MB`, `64k`). A list or block may
-//! stand wherever a value may.
+//! Strings are in single or double quotes, or bare. Numbers may have a size (`1MB`, `64k`). A list or block
+//! may appear wherever a value may.
 //!
 //! ```text
 //!   include ./users.conf     its entries are inserted here; paths are relative to the directory of the including file, and
@@ -12,7 +12,7 @@
 //!                            file does not see what is around its `include`
 //! ```
 //! *Bounds*, for untrusted files: [`DEPTH_MAX`] nested blocks, [`INCLUDES_DEEP_MAX`] nested files,
-//! [`FILES_MAX`] files, and [`VALUES_MAX`] values, counted as often as variables repeat them.
+//! [`FILES_MAX`] files, and [`VALUES_MAX`] values, each counted every time a variable repeats it.
 
 use std::{
     net::IpAddr,
@@ -21,11 +21,11 @@ use std::{
 
 /// Maximum number of nested blocks and lists.
 const DEPTH_MAX: usize = 16;
-/// Maximum number of nested files; a file that includes itself exceeds it, too.
+/// Maximum depth of nested includes; a file that includes itself also exceeds it.
 const INCLUDES_DEEP_MAX: usize = 16;
-/// Maximum number of files of one configuration.
+/// Maximum number of files in one configuration, included ones counted.
 const FILES_MAX: usize = 256;
-/// Maximum number of values in all files, counted as often as variables repeat them.
+/// Maximum number of values in all files; a value that variables repeat is counted each time.
 const VALUES_MAX: usize = 1 << 20;
 
 /// Environment of a file: other files, variables and host names.
@@ -36,7 +36,7 @@ pub trait Surroundings {
     /// A description of why the file cannot be read.
     fn file(&self, path: &Path) -> Result<String, String>;
 
-    /// Returns a variable of the environment.
+    /// Returns the value of an environment variable, if it is set.
     fn variable(&self, name: &str) -> Option<String>;
 
     /// Resolves a host name.
@@ -49,7 +49,7 @@ pub trait Surroundings {
 /// Error in a configuration file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
-    /// Included file with the error; `None` for the main file.
+    /// Included file that contains the error; `None` for the main file.
     pub file: Option<PathBuf>,
     /// Line of the error, counted from 1.
     pub line: usize,
@@ -74,7 +74,7 @@ impl Fault {
         Self { file: None, line: at.number as usize, message: message.into(), at }
     }
 
-    /// Adds the name of the file.
+    /// Returns this error with the name of its file.
     pub(super) fn placed(mut self, files: &Files) -> Self {
         self.file = files.name(self.at);
         self
@@ -84,18 +84,18 @@ impl Fault {
 /// A line in one of the files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Line {
-    /// Index in [`Files`].
+    /// Index of the file in [`Files`].
     pub(super) file: u16,
     /// Line number, counted from 1.
     pub(super) number: u32,
 }
 
-/// Files that were read, the main file first.
+/// Paths of the files that were read, starting with the main file.
 #[derive(Debug, Default)]
 pub(super) struct Files(Vec<PathBuf>);
 
 impl Files {
-    /// Returns the file of a line, unless it is the main file.
+    /// Returns the path of the file that contains a line; `None` for the main file.
     pub(super) fn name(&self, at: Line) -> Option<PathBuf> {
         self.0.get(usize::from(at.file)).filter(|_| at.file > 0).cloned()
     }
@@ -119,14 +119,14 @@ pub(super) struct LocatedValue {
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Value {
-    /// A quoted or bare string; numbers and booleans are parsed from it where they are needed.
+    /// A quoted or bare string; numbers and booleans are parsed from it when they are read.
     Text(String),
     Block(Vec<Entry>),
     List(Vec<LocatedValue>),
 }
 
 impl Value {
-    /// Returns the number of values within the value, itself included.
+    /// Returns the number of values in this value, including itself.
     fn count(&self) -> usize {
         match self {
             Self::Text(_) => 1,
@@ -177,7 +177,7 @@ struct Reader<'a> {
     line: Line,
     /// Depth of the includes that led to this file.
     included: usize,
-    /// Entries so far of each enclosing block.
+    /// Entries parsed so far in each enclosing block.
     scopes: Vec<Vec<Entry>>,
 }
 
@@ -189,7 +189,7 @@ impl<'a> Reader<'a> {
 
     fn whole(&mut self, all: &mut All<'_>) -> Result<Vec<Entry>, Fault> {
         self.skip(true);
-        // A file in JSON is enclosed in braces.
+        // A file in JSON format is enclosed in braces.
         if self.peek() != Some(b'{') {
             return self.entries(None, 0, all);
         }
@@ -213,7 +213,7 @@ impl<'a> Reader<'a> {
         self.at += 1;
     }
 
-    /// Skips spaces and comments, and separators and line ends if `all`.
+    /// Skips spaces and comments; if `all`, also separators and line ends.
     fn skip(&mut self, all: bool) {
         while let Some(byte) = self.peek() {
             let is_comment = byte == b'#' || self.bytes[self.at..].starts_with(b"//");
@@ -230,7 +230,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Parses entries up to the bracket `end`, or to the end of the file.
+    /// Parses entries up to the closing bracket `end`, or to the end of the file.
     fn entries(&mut self, end: Option<u8>, depth: usize, all: &mut All<'_>) -> Result<Vec<Entry>, Fault> {
         let opened = self.line;
         self.scopes.push(Vec::new());
@@ -288,7 +288,8 @@ impl<'a> Reader<'a> {
         let number = u16::try_from(all.files.0.len()).ok().filter(|_| all.files.0.len() < FILES_MAX);
         let number = number.ok_or_else(|| Fault::new(line, format!("more than {FILES_MAX} files")))?;
         let directory = all.files.0.get(usize::from(self.line.file)).and_then(|path| path.parent());
-        // Absolute paths are joined as well, as in nats-server, whose users' files rely on it.
+        // An absolute path is also relative to the including file's directory, as in nats-server; existing
+        // configurations rely on this.
         let path = directory.unwrap_or(Path::new("")).join(name.trim_start_matches('/'));
         let path: PathBuf = path.components().collect();
         let text = all.around.file(&path).map_err(|why| Fault::new(line, format!("`{name}`: {why}")))?;
@@ -333,10 +334,10 @@ impl<'a> Reader<'a> {
         Ok(value.at(line))
     }
 
-    /// Returns the value of a variable: from the innermost block that has set it before, or from the
+    /// Returns the value of a variable, from the innermost block that has set it earlier or from the
     /// environment.
     fn variable(&mut self, name: &str, line: Line, all: &mut All<'_>) -> Result<LocatedValue, Fault> {
-        // The last entry of a name counts, as for options.
+        // If a name occurs twice, the last entry counts, as for options.
         let mut scopes = self.scopes.iter_mut().rev();
         if let Some(entry) = scopes.find_map(|scope| scope.iter_mut().rfind(|entry| entry.key == name)) {
             entry.is_variable = true;
@@ -357,7 +358,7 @@ impl<'a> Reader<'a> {
         Ok(value.value.at(line))
     }
 
-    /// Returns whether a bare bcrypt hash starts here, which nats-server does not take for a variable.
+    /// Returns whether a bare bcrypt hash starts here, which nats-server does not treat as a variable.
     fn is_hash(&self) -> bool {
         self.bytes[self.at..].starts_with(b"$2")
     }

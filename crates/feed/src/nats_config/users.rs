@@ -54,7 +54,7 @@ impl Reading<'_> {
                     "imports" => self.imports(&inner.value, &mut account, &mut lines)?,
                     "limits" => account.limits = limits(&inner.value)?,
                     "jetstream" | "msg_trace" | "trace_dest" => {
-                        // Without these options less is delivered than the file wants, never more.
+                        // Ignoring these options can only reduce what is delivered, never increase it.
                         let key = format!("accounts.{}.{}", entry.key, inner.key);
                         self.pass_over(inner.line, key);
                     }
@@ -67,7 +67,7 @@ impl Reading<'_> {
     }
 }
 
-/// Reads the limits of an account's clients, for each client and for all together. `-1` means no limit
+/// Reads the limits of an account, for each client and for all of its clients together. `-1` means no limit
 /// (nats-server's `limits`).
 fn limits(value: &LocatedValue) -> Outcome<AccountLimits> {
     let some = |value: &LocatedValue| -> Outcome<Option<usize>> {
@@ -81,7 +81,7 @@ fn limits(value: &LocatedValue) -> Outcome<AccountLimits> {
             "max_connections" | "max_conn" => limits.max_connections = some(value)?,
             "max_subscriptions" | "max_subs" => limits.max_subscriptions = some(value)?,
             "max_payload" | "max_pay" => limits.max_payload = some(value)?,
-            // We accept no leaf nodes.
+            // The feed does not accept leaf nodes, so this limit is only checked for syntax.
             "max_leafnodes" | "max_leafs" => _ = some(value)?,
             other => unknown(entry, other, "limits")?,
         }
@@ -111,8 +111,8 @@ fn user(value: &LocatedValue) -> Outcome<User> {
     Ok(user)
 }
 
-/// Reads nats-server's names of connection types. Types that we do not have (leaf nodes, MQTT) allow no
-/// connection here.
+/// Reads nats-server's names of connection types. Types that the feed does not have (leaf nodes, MQTT) allow
+/// no connection.
 fn connection_types(value: &LocatedValue) -> Outcome<ConnectionTypes> {
     let mut types = ConnectionTypes::default();
     for name in strings(value)? {
@@ -190,7 +190,7 @@ fn responses(value: &LocatedValue) -> Outcome<Option<Responses>> {
     for entry in block(value)? {
         match entry.key.to_ascii_lowercase().as_str() {
             "max" | "max_msgs" | "max_messages" | "max_responses" => {
-                // 0 means the default and a negative number any number, as in nats-server.
+                // 0 means the default, and a negative number means no limit, as in nats-server.
                 let text = string(&entry.value)?;
                 responses.messages_max = match text.parse::<i64>() {
                     Ok(0) => Responses::default().messages_max,

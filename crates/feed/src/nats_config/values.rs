@@ -11,9 +11,9 @@ use super::text::{Entry, Fault, LocatedValue, Surroundings, Value};
 /// Result of reading a value.
 pub(super) type Outcome<T = ()> = Result<T, Fault>;
 
-/// Returns the entries with each key once, and the overridden ones. As in nats-server the last entry of a key
-/// counts, even if it is a block. An entry overridden in the same file is returned second. `fold`: keys are
-/// option names, without regard to case.
+/// Returns the last entry for each key, and secondly the entries that were overridden in the same file. As in
+/// nats-server the last entry counts, even if it is a block. `fold`: keys are option names, compared without
+/// regard to case.
 pub(super) fn once_each(entries: &[Entry], fold: bool) -> (Vec<&Entry>, Vec<&Entry>) {
     let mut places = HashMap::new();
     let mut once: Vec<&Entry> = Vec::new();
@@ -25,7 +25,8 @@ pub(super) fn once_each(entries: &[Entry], fold: bool) -> (Vec<&Entry>, Vec<&Ent
             once.push(entry);
             continue;
         };
-        // `PORT: 4222` defines the variable of `port: $PORT`; and a file may override what it includes.
+        // `PORT: 4222` may only define a variable for `port: $PORT`, and a file may override what it
+        // includes.
         let is_for_it = before.is_variable && before.key != entry.key;
         if !is_for_it && before.line.file == entry.line.file {
             overruled.push(*before);
@@ -35,9 +36,9 @@ pub(super) fn once_each(entries: &[Entry], fold: bool) -> (Vec<&Entry>, Vec<&Ent
     (once, overruled)
 }
 
-/// Refuses an unknown option where ignoring it could open what it closes.
+/// Rejects an unknown option where ignoring it could allow access that the option restricts.
 pub(super) fn unknown(entry: &Entry, key: &str, of: &str) -> Outcome {
-    // The entry is used as a variable.
+    // The entry is used as a variable, so its key need not be an option.
     if entry.is_variable {
         return Ok(());
     }
@@ -82,7 +83,7 @@ pub(super) fn boolean(value: &LocatedValue) -> Outcome<bool> {
     }
 }
 
-/// Reads a whole number with an optional size: k, m, g, t are powers of 1000; kb, mb … and ki, kib … are
+/// Reads a whole number with an optional unit: k, m, g, t are powers of 1000; kb, mb … and ki, kib … are
 /// powers of 1024 (nats-server's rule).
 pub(super) fn count(value: &LocatedValue) -> Outcome<u64> {
     let text = string(value)?;
@@ -106,10 +107,10 @@ pub(super) fn count(value: &LocatedValue) -> Outcome<u64> {
     number.checked_mul(base.pow(power)).ok_or_else(wrong)
 }
 
-/// No limit of its own; the bounds on all clients together still hold.
+/// Value of a limit that is turned off; the bounds on all clients together still apply.
 pub(super) const NO_LIMIT: u64 = u64::MAX;
 
-/// Reads a limit: 0 is the default (nats-server's `setBaselineOptions`), a negative number means no limit.
+/// Reads a limit: 0 means the default (nats-server's `setBaselineOptions`), a negative number means no limit.
 pub(super) fn limit(value: &LocatedValue) -> Outcome<Option<u64>> {
     let text = string(value)?;
     if text.parse::<i64>().is_ok_and(|number| number < 0) {
@@ -118,12 +119,12 @@ pub(super) fn limit(value: &LocatedValue) -> Outcome<Option<u64>> {
     Ok(Some(count(value)?).filter(|limit| *limit > 0))
 }
 
-/// Reads a limit for which 0 means no limit, too.
+/// Reads a limit for which 0 also means no limit.
 pub(super) fn limit_or_none(value: &LocatedValue) -> Outcome<u64> {
     Ok(limit(value)?.unwrap_or(NO_LIMIT))
 }
 
-/// Reads a time, for which 0 is the default.
+/// Reads a time; 0 means the default.
 pub(super) fn some_duration(value: &LocatedValue) -> Outcome<Option<Duration>> {
     Ok(Some(duration(value)?).filter(|time| !time.is_zero()))
 }
@@ -162,7 +163,7 @@ pub(super) fn duration(value: &LocatedValue) -> Outcome<Duration> {
 pub(super) fn port(value: &LocatedValue) -> Outcome<u16> {
     let text = string(value)?;
     match text.parse::<i32>() {
-        // -1 takes a free port, as in nats-server.
+        // Port -1 means any free port, as in nats-server.
         Ok(-1) => Ok(0),
         Ok(port) if (0..=65_535).contains(&port) => Ok(u16::try_from(port).unwrap_or(0)),
         _ => Err(Fault::new(value.line, format!("invalid port `{text}`"))),

@@ -1,17 +1,17 @@
-//! Options that nats-server knows at the top of a file and in its blocks, and what happens to those that are
-//! not supported.
+//! Options that nats-server knows at the top level of a file and in its blocks, and the treatment of those
+//! that are not supported.
 //!
-//! An option that nats-server does not know is an error, there and here: `authorizaton { … }` would leave a
-//! server open. An option that only nats-server supports is ignored, and reported, if ignoring it admits
-//! nobody and sends nothing in clear that the file protects; otherwise the file is refused. (The list is
-//! nats-server 2.15.2's, `processConfigFileLine`.)
+//! An option that nats-server does not know is an error, in both servers: `authorizaton { … }` would leave a
+//! server open. An option that only nats-server supports is ignored and reported, if ignoring it gives nobody
+//! access and does not send anything unencrypted that the file protects; otherwise the file is refused. (The
+//! list is from nats-server 2.15.2, `processConfigFileLine`.)
 
 use super::{
     text::{Entry, Fault},
     values::Outcome,
 };
 
-/// Supported options at the top.
+/// Supported options at the top level of a file.
 const HONOURED: &[&str] = &[
     "listen",
     "host",
@@ -52,12 +52,12 @@ const HONOURED: &[&str] = &[
     "no_auth_user",
 ];
 
-/// Further supported options at the top: blocks, and flags that belong to them.
+/// Further supported options at the top level: blocks, and flags that belong to them.
 const HONOURED_TOO: &[&str] = &["tls", "allow_non_tls", "websocket", "ws", "leafnodes", "leaf"];
 
-/// Ignored options at the top. Ignoring them admits nobody, and they protect nothing: listeners that we do
-/// not have (cluster, gateway, MQTT), storage, logs, bounds, announcements to other servers, additions to
-/// JWTs.
+/// Ignored options at the top level. Ignoring them gives nobody access, and they protect nothing: listeners
+/// that the feed does not have (cluster, gateway, MQTT), storage, logs, bounds, announcements to other
+/// servers, additions to JWTs.
 const PASSED_OVER: &[&str] = &[
     "client_advertise",
     "cluster",
@@ -101,7 +101,7 @@ const PASSED_OVER: &[&str] = &[
     "write_timeout",
 ];
 
-/// Options of JWTs, which are refused, because ignoring them would open what they guard.
+/// Options for JWTs. They are refused, because ignoring them would allow access that they restrict.
 const OF_JWTS: &[&str] = &[
     "operator",
     "operators",
@@ -119,11 +119,11 @@ const OF_JWTS: &[&str] = &[
     "resolver_pinned_accounts",
 ];
 
-/// Options of monitoring under TLS, which are refused, because the pages would be served in clear.
+/// Options for monitoring over TLS. They are refused, because the pages would be served unencrypted.
 const OF_HTTPS: &[&str] = &["https", "https_port"];
 
-/// Ignored options of `leafnodes`: we accept no leaf nodes, and the rest only changes how fast a hub is
-/// reached.
+/// Ignored options of `leafnodes`: the feed does not accept leaf nodes, and the remaining options only change
+/// how fast a hub is reached.
 pub(super) const OF_LEAFNODES: &[&str] = &[
     "advertise",
     "authorization",
@@ -144,10 +144,10 @@ pub(super) const OF_LEAFNODES: &[&str] = &[
     "reconnect_interval",
     "tls",
 ];
-/// Two more ignored options of `leafnodes`, of its listener.
+/// Ignored options of the listener in `leafnodes`, in addition to [`OF_LEAFNODES`].
 pub(super) const OF_LEAF_LISTENER: &[&str] = &["write_deadline", "write_timeout"];
 
-/// Ignored options of a remote: they change how bytes are sent, not which.
+/// Ignored options of a remote in `leafnodes`; they change how bytes are sent, but not which bytes.
 pub(super) const OF_REMOTE: &[&str] = &[
     "compression",
     "dial_timeout",
@@ -164,7 +164,7 @@ pub(super) const OF_REMOTE: &[&str] = &[
     "ws_compression",
     "ws_no_masking",
 ];
-/// Supported options of a remote.
+/// Supported options of a remote in `leafnodes`.
 pub(super) const OF_REMOTE_HONOURED: &[&str] = &[
     "account",
     "credentials",
@@ -183,10 +183,11 @@ pub(super) const OF_REMOTE_HONOURED: &[&str] = &[
     "urls",
 ];
 
-/// Edit distance from which on a known option is not suggested for a misspelt one.
+/// Edit distance at which a known option is no longer suggested for a misspelt one.
 const EDITS_MAX: usize = 3;
 
-/// Decides on an option at the top that is not supported: it is ignored, or an error says why it is refused.
+/// Handles an unsupported option at the top level: the option is ignored, or refused with an error that says
+/// why.
 pub(super) fn of_top(entry: &Entry, key: &str) -> Outcome {
     if OF_JWTS.contains(&key) {
         return Err(Fault::new(
@@ -208,8 +209,8 @@ pub(super) fn of_top(entry: &Entry, key: &str) -> Outcome {
     known(entry, key, "at the top of a file", PASSED_OVER, all.copied())
 }
 
-/// Accepts an option that is one of `passed_over`. Any other is an error, which suggests the nearest of
-/// `all`.
+/// Accepts an option that is in `passed_over`. Any other option is an error, which suggests the most similar
+/// name in `all`.
 pub(super) fn known<'a>(
     entry: &Entry,
     key: &str,

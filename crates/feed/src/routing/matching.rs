@@ -1,9 +1,9 @@
-//! Cache of matches: the subscribers of a subject, remembered from one message to the next.
+//! Cache of matches: the subscribers to a subject, remembered from one message to the next.
 //!
 //! Typical traffic is many messages to few subjects, so the result of a search in the trie is kept in a small
-//! table by subject until anything in the trie changes. The lists keep their memory: in steady state nothing
-//! is allocated. Their memory is counted and bounded, for each subject and in total, because one client may
-//! be in tens of thousands of groups at one subject, and publish to thousands of subjects.
+//! table by subject until anything in the trie changes. The lists keep their memory, so that nothing is
+//! allocated in steady state. Their memory is counted and bounded, for each subject and in total, because one
+//! client may be in tens of thousands of groups at one subject, and publish to thousands of subjects.
 
 use hashbrown::HashTable;
 use smallvec::SmallVec;
@@ -17,41 +17,42 @@ use crate::{
     },
 };
 
-/// Subjects that are cached.
+/// Number of subjects whose matches can be cached.
 const SLOTS: usize = 1024;
-/// Maximum number of bytes of a cached subject without its slot. A larger match is not cached: it has so many
+/// Maximum memory of a cached match in bytes, without its slot. A larger match is not cached: it has so many
 /// groups or subscribers, each of which gets a message, that another search costs little in comparison.
 const SUBJECT_BYTES_MAX: usize = 256 << 10;
-/// Maximum number of bytes of all cached subjects of a core without their slots. When they would take more,
-/// all are dropped.
+/// Maximum memory of all cached matches of a core in bytes, without their slots. Above it, all cached matches
+/// are dropped.
 const BYTES_MAX: usize = 4 << 20;
-/// Bytes up to which stale matches, from before a change of the trie, are kept, so that their lists are
-/// reused.
+/// Memory in bytes up to which stale matches (from before a change of the trie) are kept, so that their lists
+/// can be reused.
 const STALE_BYTES_MAX: usize = BYTES_MAX / 4;
 
-/// Groups of the first pattern that are listed for one unit of the budget. A group of a further pattern costs
-/// one unit, and one for each entry of its sums.
+/// Number of groups at the first pattern whose listing costs one budget unit. A group at a further pattern
+/// costs one unit, and one for each entry of its sums.
 const GROUPS_A_STEP: usize = 4;
 
-/// Recipients of messages to a subject.
+/// Recipients of messages to one subject: subscribers, queue groups, other cores and hubs.
 #[derive(Debug, Default)]
 pub(crate) struct Match {
     root: NodeId,
     subject: SmallVec<[u8; 48]>,
     generation: u64,
-    /// Bytes on the heap at the time of the search.
+    /// Heap memory of this match in bytes at the time of the search.
     heap_bytes: usize,
     /// Local subscribers outside of queue groups.
     pub(crate) subscribers: Vec<SubId>,
-    /// First part of each queue group, of which one member gets a message.
+    /// Queue groups, of each of which one member gets a message; each is given by its part at the first
+    /// matching pattern.
     pub(crate) groups: SmallVec<[Part; 2]>,
-    /// Groups at several patterns, if there are any.
+    /// Queue groups that have members at several matching patterns, if there are any.
     overlap: Option<Box<Overlap>>,
     /// Other cores with subscribers outside of queue groups.
     pub(crate) cores: CoreMask,
     /// Hubs with subscribers outside of queue groups.
     pub(crate) hubs: HubMask,
-    /// Some of the groups have members at a hub.
+    /// At least one of the queue groups has members at a hub.
     pub(crate) has_groups_at_hubs: bool,
 }
 
@@ -59,20 +60,20 @@ pub(crate) struct Match {
 #[derive(Debug, Default)]
 struct Overlap {
     groups: Vec<OverlapGroup>,
-    /// Indexes in [`Match::groups`] by hash of name, for groups that are not at the first pattern.
+    /// Indices in [`Match::groups`] by the hash of the name, for groups that are not at the first pattern.
     by_name: HashTable<u32>,
 }
 
-/// A queue group of a match.
+/// A queue group in a [`Match`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MatchedGroup<'a> {
     pub(crate) first: Part,
-    /// Members at all patterns, if the group is at several.
+    /// Members at all matching patterns, if the group is at several.
     pub(crate) overlap: Option<&'a OverlapGroup>,
 }
 
 impl MatchedGroup<'_> {
-    /// Builds a group at a single pattern.
+    /// Builds the group of a match for a queue group at a single pattern.
     pub(crate) fn at(first: Part) -> Self {
         Self { first: Part { overlap: Part::ALONE, ..first }, overlap: None }
     }
@@ -98,15 +99,15 @@ impl Match {
         Some(MatchedGroup { first, overlap })
     }
 
-    /// Returns the group of a name.
+    /// Returns the queue group with this name.
     pub(crate) fn group_of_name(&self, trie: &Trie, name: &[u8]) -> Option<MatchedGroup<'_>> {
         let hash = trie.hash_of_name(name);
         let place = self.place_of(trie, name, hash)?;
         self.group(place)
     }
 
-    /// Returns the index of a group in [`Self::groups`]. Groups of the first pattern are in that pattern's
-    /// order, so its own table finds them.
+    /// Returns the index of a group in [`Self::groups`]. Groups at the first pattern have the same order as
+    /// in that pattern's node, so the node's own table finds them.
     fn place_of(&self, trie: &Trie, name: &[u8], hash: u32) -> Option<usize> {
         let is_it = |&place: &u32| is_group(trie, self.groups[place as usize], name, hash);
         let at_first = trie.more(self.groups.first()?.node).and_then(|more| more.place_of(name, hash));
@@ -133,7 +134,7 @@ impl Match {
         self.has_groups_at_hubs = false;
     }
 
-    /// Returns the bytes on the heap, including the spare capacity of the lists.
+    /// Returns the heap memory of the match in bytes, including the spare capacity of the lists.
     fn count_heap_bytes(&self) -> usize {
         let mut bytes = self.subscribers.capacity() * size_of::<SubId>();
         if self.subject.spilled() {
@@ -145,8 +146,8 @@ impl Match {
         if let Some(overlap) = &self.overlap {
             bytes += size_of::<Overlap>() + overlap.by_name.allocation_size();
             bytes += overlap.groups.capacity() * size_of::<OverlapGroup>();
-            // If the match is too large already, the sums are not counted, because that would walk all
-            // groups.
+            // If the match is too large already, the sums of members are not counted, because that would walk
+            // all groups.
             if bytes <= SUBJECT_BYTES_MAX {
                 bytes += overlap.groups.iter().map(OverlapGroup::heap_bytes).sum::<usize>();
             }
@@ -154,8 +155,8 @@ impl Match {
         bytes
     }
 
-    /// Adds the subscribers at a node, and its groups from an index on, and pays for them. Returns the index
-    /// at which to continue if the turn's budget is used up before.
+    /// Adds the subscribers at a node, and its groups starting at index `from`, and charges the budget for
+    /// them. Returns the index at which to continue if the budget is used up first.
     #[inline]
     fn add(&mut self, trie: &Trie, id: NodeId, from: usize, work: &mut Work) -> Option<usize> {
         if from == 0 {
@@ -196,8 +197,8 @@ impl Match {
         None
     }
 
-    /// Adds a group of a further pattern, merging it with the group of its name if there is one. Returns the
-    /// number of entries that were added.
+    /// Adds a group at a further pattern, merging it with the group of the same name if there is one. Returns
+    /// the number of entries that were added.
     #[cold]
     fn add_part(&mut self, trie: &Trie, part: Part, state: &Group) -> usize {
         let known = self.place_of(trie, &state.name, state.hash);
@@ -226,30 +227,30 @@ fn is_group(trie: &Trie, part: Part, name: &[u8], hash: u32) -> bool {
     part.hash == hash && trie.group(part).is_some_and(|group| *group.name == *name)
 }
 
-/// Spreads a name's hash over all bits that the table uses.
+/// Spreads the 32-bit hash of a name over all bits that the hash table uses.
 fn spread(hash: u32) -> u64 {
     u64::from(hash).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// Converts a count of groups to four bytes. Each group has a subscription, whose numbers have four bytes as
-/// well.
+/// Converts a count of groups to `u32`. The count always fits, because each group has a subscription, and
+/// subscription numbers are also `u32`.
 fn number(count: usize) -> u32 {
     u32::try_from(count).unwrap_or_else(|_| panic!("four thousand million groups of one subject"))
 }
 
-/// Matches of recent subjects.
+/// Cache of the matches of recent subjects.
 #[derive(Debug)]
 pub(crate) struct Matches {
     slots: Vec<Match>,
-    /// Rest of the last search; empty unless the turn's budget was used up.
+    /// Unfinished part of the last search; empty if the search was complete.
     open: OpenLookup,
-    /// Bytes of the slots' lists.
+    /// Heap memory of all slots' lists, in bytes.
     bytes: usize,
-    /// Generation of the trie when stale matches were last dropped.
+    /// Change counter of the trie when stale matches were last dropped.
     swept: u64,
     pub(crate) found: u64,
     pub(crate) made: u64,
-    /// Matches that were not cached, or dropped, because of their size.
+    /// Number of matches that were not cached, or were dropped, because of their size.
     pub(crate) dropped: u64,
 }
 
@@ -266,14 +267,14 @@ impl Matches {
         }
     }
 
-    /// Returns the bytes of the cached matches without their slots.
+    /// Returns the memory of the cached matches in bytes, without their slots.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Takes the match of `subject` out of the cache, or searches it; [`Self::put_back`] returns it. If the
-    /// turn's budget is used up before the search is complete, [`Self::take_open`] returns the rest of the
-    /// search.
+    /// Takes the match for `subject` out of the cache, or searches the trie; [`Self::put_back`] returns the
+    /// match to the cache. If the turn's budget is used up before the search is complete, [`Self::take_open`]
+    /// returns the rest of the search.
     #[inline]
     pub(crate) fn take(
         &mut self,
@@ -299,12 +300,13 @@ impl Matches {
         if taken.heap_bytes > SUBJECT_BYTES_MAX || self.bytes + taken.heap_bytes > BYTES_MAX {
             self.make_room(&mut taken);
         }
-        // A match that was out for several turns may return to a slot that has another subject by now.
+        // A match that was in use for several turns may return to a slot that now has a different subject.
         self.bytes = self.bytes + taken.heap_bytes - self.slots[slot].heap_bytes;
         self.slots[slot] = taken;
     }
 
-    /// Drops the match if it is too large to be cached, or else all others, which are then searched anew.
+    /// Drops the match if it is too large to be cached; otherwise drops all other matches, which are then
+    /// searched again when needed.
     #[cold]
     fn make_room(&mut self, taken: &mut Match) {
         self.dropped += 1;
@@ -315,7 +317,7 @@ impl Matches {
         }
     }
 
-    /// Drops matches from before the last change of the trie, if all together take much memory.
+    /// Drops matches from before the last change of the trie, if all matches together take much memory.
     pub(crate) fn forget_stale(&mut self, generation: u64) {
         if self.bytes > STALE_BYTES_MAX && self.swept != generation {
             self.swept = generation;
@@ -342,7 +344,7 @@ impl Matches {
         self.open.is_empty()
     }
 
-    /// Takes the rest of the last search.
+    /// Takes the unfinished part of the last search.
     pub(crate) fn take_open(&mut self) -> OpenLookup {
         std::mem::take(&mut self.open)
     }
@@ -370,7 +372,7 @@ fn slot_of(seed: u64, root: NodeId, subject: &[u8]) -> usize {
 mod tests {
     use super::*;
 
-    /// Builds a trie with this many groups at each pattern.
+    /// Builds a trie with the given number of groups at each pattern.
     fn trie_of(patterns: [(&[u8], u32); 3]) -> (Trie, NodeId) {
         let mut trie = Trie::new();
         let root = trie.add_root();
@@ -416,7 +418,7 @@ mod tests {
         let (mut trie, root) = trie_of([(b"two.>", 100), (b"*.of.>", 100), (b">", 25)]);
         let mut matches = Matches::new();
         for number in 0..SLOTS {
-            // A match returns in another turn, to a slot that has another subject by then.
+            // The match returns in a later turn, to a slot that then has a different subject.
             let (slot, matched) = matches.take(&trie, root, b"two.of.0", &mut Work::of(u64::MAX));
             publish(&mut matches, &trie, root, "two.of.0");
             publish(&mut matches, &trie, root, &format!("two.of.{number}"));

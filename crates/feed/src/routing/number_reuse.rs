@@ -1,7 +1,7 @@
 //! Reuse of the numbers of subscriptions and nodes.
 //!
 //! A delivery that takes several turns holds a list of numbers, while other clients subscribe and leave. A
-//! number that is retired in that time stays empty until all deliveries that began before have ended:
+//! number that is retired in that time is not reused until all deliveries that began earlier have ended:
 //!
 //! ```text
 //!   begin 1 ──────────────────── end 1          a number that is retired in between is free again here
@@ -12,10 +12,10 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-/// Number of a delivery that takes several turns.
+/// Number that identifies a delivery over several turns.
 pub(crate) type Mark = u64;
 
-/// Suspended deliveries.
+/// Numbers of the suspended deliveries.
 #[derive(Debug, Default)]
 pub(crate) struct Marks {
     last: Mark,
@@ -41,17 +41,17 @@ impl Marks {
     }
 }
 
-/// Retired numbers, in the order of their retirement.
+/// Retired numbers of subscriptions or nodes, in the order of their retirement.
 #[derive(Debug, Default)]
 pub(crate) struct RetiredNumbers(VecDeque<(Mark, u32)>);
 
 impl RetiredNumbers {
-    /// Retires a number, which deliveries that have begun may still refer to.
+    /// Retires a number. Suspended deliveries that began earlier may still refer to it.
     pub(crate) fn add(&mut self, marks: &Marks, number: u32) {
         self.0.push_back((marks.last, number));
     }
 
-    /// Returns the next number that no delivery can refer to.
+    /// Returns the next retired number that no suspended delivery can refer to.
     pub(crate) fn take_free(&mut self, marks: &Marks) -> Option<u32> {
         let (since, _) = self.0.front()?;
         if marks.under_way.first().is_some_and(|oldest| oldest <= since) {

@@ -6,12 +6,12 @@
 //!   members       2     1    3
 //!   ends          2     3    6
 //! ```
-//! The sums are computed while a subject's patterns are searched, where each pattern is paid for. So the next
-//! member costs a binary search and no walk through the patterns, however many patterns have a member of that
-//! name.
+//! The sums are computed while a subject's patterns are searched, where each pattern is charged. So finding
+//! the next member costs a binary search and no walk through the patterns, however many patterns have a
+//! member in the group.
 //!
 //! *What may be stale:* a delivery that takes several turns keeps its sums while clients subscribe and leave.
-//! A member that has left since counts as one that refuses.
+//! A member that has left in the meantime counts as one that refuses.
 
 use std::cell::Cell;
 
@@ -23,18 +23,19 @@ use crate::routing::trie::{CoreMask, Group, HubId, NodeId, Part};
 #[derive(Debug, Default)]
 pub(crate) struct OverlapGroup {
     pub(crate) own: MemberSums,
-    /// Other cores with members, each once.
+    /// Other cores with members, each listed once.
     pub(crate) cores: Vec<(u16, MemberSums)>,
-    /// Hubs with members, each once.
+    /// Hubs with members, each listed once.
     pub(crate) hubs: Vec<(HubId, MemberSums)>,
-    /// Last seen [`Group::turn`] of the group's first part; used for counting if that part has gone.
+    /// Last seen [`Group::turn`] of the group's first part; the count continues here if that part is removed.
     pub(crate) turn: Cell<u32>,
-    /// Last seen [`Group::own_turn`] of the first part; used in the same way.
+    /// Last seen [`Group::own_turn`] of the group's first part; the count continues here if that part is
+    /// removed.
     pub(crate) own_turn: Cell<u32>,
 }
 
 impl OverlapGroup {
-    /// Adds a part. Returns the number of entries that were added.
+    /// Adds the members at one more pattern. Returns the number of entries that were added.
     pub(crate) fn add(&mut self, part: Part, state: &Group) -> usize {
         self.own.push(part, state.members.len());
         for &(core, count) in &state.remote {
@@ -46,7 +47,7 @@ impl OverlapGroup {
         1 + state.remote.len() + state.hubs.len()
     }
 
-    /// Returns the bytes on the heap.
+    /// Returns the heap memory of the sums in bytes.
     pub(crate) fn heap_bytes(&self) -> usize {
         let of_cores = self.cores.iter().map(|(_, sums)| sums.heap_bytes()).sum::<usize>();
         let of_hubs = self.hubs.iter().map(|(_, sums)| sums.heap_bytes()).sum::<usize>();
@@ -66,7 +67,7 @@ impl OverlapGroup {
     }
 }
 
-/// Returns the sums of a core or hub in a list sorted by number, adding them if they are missing.
+/// Returns the sums for a core or hub in a list sorted by number, adding an entry if it is missing.
 fn sums_of<T: Ord + Copy>(all: &mut Vec<(T, MemberSums)>, of: T) -> &mut MemberSums {
     let place = match all.binary_search_by_key(&of, |&(of, _)| of) {
         Ok(place) => place,
@@ -78,7 +79,7 @@ fn sums_of<T: Ord + Copy>(all: &mut Vec<(T, MemberSums)>, of: T) -> &mut MemberS
     &mut all[place].1
 }
 
-/// Parts of a group, each with the number of members up to its end.
+/// Parts of a group at several patterns, each with the cumulative number of members up to its end.
 #[derive(Debug, Default)]
 pub(crate) struct MemberSums(SmallVec<[MemberSum; 2]>);
 
@@ -91,7 +92,7 @@ struct MemberSum {
 }
 
 impl MemberSums {
-    /// Adds a part, unless it has no members.
+    /// Adds a part of the group, unless it has no members.
     fn push(&mut self, part: Part, members: usize) {
         if members > 0 {
             let end = u32::try_from(self.total().saturating_add(members)).unwrap_or(u32::MAX);
@@ -104,7 +105,7 @@ impl MemberSums {
         self.0.last().map_or(0, |last| last.end as usize)
     }
 
-    /// Returns the part of the member with this number, and the member's index in the part.
+    /// Returns the part that contains the member with this number, and the member's index in the part.
     pub(crate) fn at(&self, number: usize) -> Option<(Part, usize)> {
         let place = self.0.partition_point(|sum| sum.end as usize <= number);
         let before = place.checked_sub(1).map_or(0, |before| self.0[before].end as usize);

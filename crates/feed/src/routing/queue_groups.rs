@@ -1,4 +1,4 @@
-//! Queue groups: one member gets each message, on whichever core it is.
+//! Queue groups: one member gets each message, whichever core it is on.
 //!
 //! ```text
 //!   producer's core: which member is next, of all cores, at all patterns that match?
@@ -6,14 +6,15 @@
 //!        └─ one of core B ────▶ across ─▶ B: its members take turns
 //! ```
 //!
-//! One name is one group, at however many of the matching patterns it has members (nats-server's rule). Each
-//! core counts turns by itself, over all members. So every member has the same share, whatever cores
-//! producers and members are on, and exactly the same share of the messages from each producer's core. As in
-//! nats-server, members at a hub get the messages that no member here takes.
+//! All members with the same queue name form one group, even if they subscribe to different matching patterns
+//! (nats-server's rule). Each core counts messages by itself and goes round all members. So every member has
+//! the same share, whichever cores producers and members are on, and exactly the same share of the messages
+//! from each producer's core. As in nats-server, members at a hub get the messages that no local member
+//! accepts.
 //!
-//! A member may refuse a message: it was cut off a moment ago, it published the message itself and wants no
-//! echo, or the subject is denied to it. Then the next member gets it. When all members of a core have
-//! refused, the next core with members gets it, each core once, and last of all a hub.
+//! A member may refuse a message: it has just been disconnected, it published the message itself with echo
+//! off, or the subject is denied to it. Then the next member gets the message. When all members of a core
+//! have refused, the next core with members gets the message, each core once, and last of all a hub.
 
 use std::cell::Cell;
 
@@ -42,15 +43,15 @@ use crate::{
 pub(crate) enum Turn {
     /// A member on this core.
     Own,
-    /// A member on another core, at a pattern.
+    /// A member on another core; the part tells at which pattern.
     Core(usize, Part),
-    /// No untried core has a member.
+    /// All cores with members have been tried.
     Nobody,
 }
 
 impl Subjects {
-    /// Returns the recipient of a group's next message among the members on all cores that were not tried.
-    /// `own` is this core's bit.
+    /// Returns the recipient of a group's next message, among the members on all cores that are not in
+    /// `tried`. `own` is this core's bit.
     pub(crate) fn choose_member(&mut self, group: MatchedGroup<'_>, own: CoreMask, tried: CoreMask) -> Turn {
         if let Some(overlap) = group.overlap {
             return self.whose_turn_at_several(group.first, overlap, own, tried);
@@ -88,8 +89,8 @@ impl Subjects {
         Turn::Nobody
     }
 
-    /// Counts a turn of a group at several patterns: at its first part or, if that has gone, in the message's
-    /// own list.
+    /// Advances the round-robin counter of a group at several patterns: the counter of its first part or, if
+    /// that part is gone, the one in the message's own list.
     fn count_turn(&mut self, first: Part, seen: &Cell<u32>, turn: impl Fn(&mut Group) -> &mut u32) -> u32 {
         let mut now = seen.get();
         if let Some(state) = self.trie.part_mut(first) {
@@ -101,7 +102,7 @@ impl Subjects {
         now
     }
 
-    /// Returns the next member on this core; `None` if it has left since the search.
+    /// Returns the next member on this core; `None` if that member has left since the search.
     pub(crate) fn next_own_member(&mut self, group: MatchedGroup<'_>) -> Option<SubId> {
         if let Some(overlap) = group.overlap {
             let turn = self.count_turn(group.first, &overlap.own_turn, |state| &mut state.own_turn);
@@ -132,8 +133,8 @@ impl Subjects {
         }
     }
 
-    /// Returns the hub that gets a group's message which no member here takes, and the part of the group
-    /// there. Hubs take turns in proportion to their members.
+    /// Returns the hub that gets a group's message if no local member accepts it, and the part of the group
+    /// there. Hubs are chosen in proportion to their members.
     pub(crate) fn hub_of_group(&mut self, group: MatchedGroup<'_>, up: HubMask) -> Option<(HubId, Part)> {
         if let Some(overlap) = group.overlap {
             let there = || overlap.hubs.iter().filter(|&&(hub, _)| up & 1 << hub != 0);
@@ -166,7 +167,7 @@ impl Subjects {
     }
 }
 
-/// Returns the next recipient as [`turn_of`] does, without the cores that were tried.
+/// Returns the next recipient as [`turn_of`] does, but skips the cores in `tried`.
 #[cold]
 fn turn_of_untried(state: &mut Group, part: Part, own: CoreMask, tried: CoreMask) -> Turn {
     let here = if tried & own == 0 { state.members.len() } else { 0 };
@@ -208,12 +209,12 @@ fn turn_of(state: &mut Group, part: Part) -> Turn {
 /// Members and cores of a group that have refused a message so far.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct GroupRefusals {
-    /// Refusals by members on this core, at the pattern or patterns that are being tried.
+    /// Number of refusals by members on this core, at the pattern or patterns that are being tried.
     members: usize,
     /// Cores on which all members have refused.
     cores: CoreMask,
-    /// On a core that got the message from another one: all members at the pattern whose turn it was have
-    /// refused.
+    /// On a core that got the message from another core: all members at the pattern that the sender chose
+    /// have refused, so the other matching patterns are tried.
     is_beyond_pattern: bool,
 }
 
@@ -227,16 +228,16 @@ impl GroupRefusals {
 /// Result of delivering a message to a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum GroupDelivery {
-    /// A member has got the message, or another core delivers it to one.
+    /// A member has received the message, or another core delivers it to one of its members.
     Taken,
-    /// All members have refused.
+    /// All members of the group have refused the message.
     Refused,
     /// The turn's budget is used up, and no member has accepted so far.
     Over,
 }
 
 impl Core {
-    /// Delivers one message to a member of a group, on this core or by way of another one.
+    /// Delivers one message to a member of a group, on this core or through another core.
     pub(crate) fn deliver_to_group(
         &mut self,
         group: MatchedGroup<'_>,
@@ -257,7 +258,7 @@ impl Core {
     ) -> GroupDelivery {
         let own = 1 << self.index;
         loop {
-            // If some of this core's members have refused, it is still this core's turn.
+            // If some of this core's members have refused, its remaining members are tried first.
             let turn = match refused.members {
                 0 => self.subjects.choose_member(group, own, refused.cores),
                 _ => Turn::Own,
@@ -290,9 +291,9 @@ impl Core {
         }
     }
 
-    /// Delivers a message from another core to one of this core's members: first at the pattern whose turn it
-    /// is, then at the others that match. If all of them refuse or have left, the next core gets it. Returns
-    /// whether all was done within the turn's budget.
+    /// Delivers a message from another core to one of this core's members: first at the pattern that the
+    /// sender chose, then at the other matching patterns. If all members refuse or have left, the next core
+    /// gets the message. Returns whether all was done within the turn's budget.
     pub(crate) fn deliver_to_group_of_core(
         &mut self,
         to: GroupOfCore<'_>,
@@ -311,7 +312,7 @@ impl Core {
             }
             *refused = GroupRefusals { is_beyond_pattern: true, members: 0, cores: tried };
         }
-        // The search is one step; if it was costly, the turn is over after it.
+        // The search counts as one step; if it is costly, the turn ends after it.
         let mut work = Work::of(u64::MAX);
         let (slot, matched) =
             self.subjects.matches.take(&self.subjects.trie, of.root, run.subject, &mut work);
@@ -323,7 +324,7 @@ impl Core {
         let untried = known & !tried;
         if given != GroupDelivery::Refused {
         } else if untried != 0 {
-            // That core's announcements, which the sender knows, may still be on their way to this core.
+            // Announcements from that core may not have arrived here yet, but the sender knows them.
             let core = untried.trailing_zeros() as usize;
             let group = To::Group(GroupOfCore { tried, ..to });
             let to = Destination { core, account: of.account, is_imported: of.is_imported, to: group };
@@ -337,7 +338,7 @@ impl Core {
         given != GroupDelivery::Over
     }
 
-    /// Offers a message to this core's members, of whom `refused` have refused it already.
+    /// Offers a message to this core's members; `refused` of them have refused it already.
     fn deliver_to_own_member(
         &mut self,
         group: MatchedGroup<'_>,
@@ -347,7 +348,7 @@ impl Core {
     ) -> GroupDelivery {
         let members = self.subjects.own_members(group);
         while *refused < members {
-            // The caller has paid for the first member.
+            // The caller has charged the budget for the first member.
             if *refused > 0 {
                 if self.is_turn_over() {
                     return GroupDelivery::Over;

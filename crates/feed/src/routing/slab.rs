@@ -1,14 +1,14 @@
-//! Slabs with numbers of four bytes, and hash tables of such numbers.
+//! Slabs with `u32` numbers, and hash tables of such numbers.
 //!
-//! The items are in the `slab` crate's table. This module adds numbers of four bytes, because there are as
-//! many as subscriptions, growth that copies less, and memory that is freed. Lookup by name uses a
-//! `hashbrown::HashTable` of numbers, with five bytes for an entry and some spare room; [`take_out`] frees
+//! Items are stored in a slab of the `slab` crate. This module adds `u32` numbers, because there are as many
+//! items as subscriptions; growth that copies less; and freeing of unused memory. Lookup by name uses a
+//! `hashbrown::HashTable` of numbers, with five bytes per entry and some spare room; [`take_out`] frees
 //! memory of that table.
 
 use hashbrown::HashTable;
 
-/// Length from which a table grows by an eighth instead of doubling: the kernel moves its pages, so nothing
-/// is copied, and unused memory is not held.
+/// Length from which a slab grows by an eighth instead of doubling. At this size the kernel moves pages
+/// instead of copying, and less memory is unused.
 const GROW_BY_EIGHTHS_FROM: usize = 16 * 1024;
 
 /// A slab whose memory is freed when the last item is removed.
@@ -60,23 +60,23 @@ impl<T> Slab<T> {
         self.0.len()
     }
 
-    /// Returns all items with their numbers.
+    /// Iterates over all items with their numbers.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         self.0.iter().map(|(at, thing)| (number(at), thing))
     }
 
-    /// Returns all items with their numbers, for changes.
+    /// Iterates over all items with their numbers, by mutable reference.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut T)> {
         self.0.iter_mut().map(|(at, thing)| (number(at), thing))
     }
 
-    /// Returns a bound that all numbers are below.
+    /// Returns an exclusive upper bound on all numbers.
     pub(crate) fn end(&self) -> u32 {
         number(self.0.capacity())
     }
 }
 
-/// Converts an index; [`Slab::insert`] has checked that it fits.
+/// Converts an index to a number; [`Slab::insert`] has checked that it fits.
 fn number(at: usize) -> u32 {
     u32::try_from(at).unwrap_or(u32::MAX)
 }
@@ -97,8 +97,8 @@ impl<T> std::ops::IndexMut<u32> for Slab<T> {
     }
 }
 
-/// Removes a number that is in the table; `hash_of` returns the hash of any number in it. Frees memory if
-/// most of the table is unused.
+/// Removes a number from a hash table that contains it; `hash_of` returns the hash of any number in the
+/// table. Frees memory if most of the table is unused.
 pub(crate) fn take_out(table: &mut HashTable<u32>, at: u32, hash_of: impl Fn(u32) -> u64) {
     match table.find_entry(hash_of(at), |&found| found == at) {
         Ok(entry) => entry.remove(),
@@ -120,7 +120,8 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Comparison with a map: items are found under their numbers until they are removed, for any hashes.
+        /// Comparison with a map: items are found by their numbers until they are removed, whatever their
+        /// hashes.
         #[test]
         fn like_a_map(steps in prop::collection::vec((any::<bool>(), 0_u32..60), 0..400), bits in 0_u32..6) {
             let hash_of = |name: u32| u64::from(name & ((1 << bits) - 1)) << 50;
@@ -146,7 +147,7 @@ mod tests {
         }
     }
 
-    /// The `slab` crate's `Entry`, modelled here, takes no more room than an item with unused bit patterns.
+    /// The `slab` crate's `Entry`, modelled here, is no larger than an item with unused bit patterns.
     #[test]
     fn a_vacant_place_costs_nothing() {
         #[expect(dead_code, reason = "it is only measured")]

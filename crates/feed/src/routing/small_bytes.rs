@@ -1,19 +1,19 @@
-//! Short byte strings in sixteen bytes: tokens of subjects, sids.
+//! Byte strings in sixteen bytes, for tokens of subjects and for sids.
 //!
-//! Nearly all of them are short, and there are as many as subscriptions. Up to fourteen bytes are stored in
-//! the value itself, longer strings on the heap.
+//! Nearly all of these strings are short, and there are as many as subscriptions. Up to fourteen bytes are
+//! stored in the value itself, longer strings on the heap.
 
 /// Maximum number of bytes that are stored without an allocation.
 const SHORT_BYTES_MAX: usize = 14;
 
-/// A byte string, of which up to [`SHORT_BYTES_MAX`] bytes are stored in place.
+/// A byte string; up to [`SHORT_BYTES_MAX`] bytes are stored without an allocation.
 #[derive(Debug)]
 pub(crate) enum Word {
     Short { len: u8, bytes: [u8; SHORT_BYTES_MAX] },
     Long(Box<Long>),
 }
 
-/// A long string behind a single pointer, so that the rare case does not enlarge the common one.
+/// A long string, behind a single pointer so that [`Word`] does not become larger for this rare case.
 #[derive(Debug)]
 pub(crate) struct Long(Box<[u8]>);
 

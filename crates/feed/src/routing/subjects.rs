@@ -1,4 +1,4 @@
-//! Subscriptions of a core: the first of its three parts (drawn in `core`).
+//! Subscriptions of a core: the first of the core's three parts (see the diagram in `core`).
 //!
 //! ```text
 //!   sid of a connection ─▶ subscription ─▶ node of the trie {subscribers, groups, other cores}
@@ -6,8 +6,8 @@
 //!   subject of a message ─▶ matches ─────────────────┘
 //! ```
 //!
-//! This module knows no outputs and no sockets. Of a connection it changes only the table of sids. Whenever
-//! something changes that other cores must know, it tells the links in the same call.
+//! This module knows no outputs and no sockets. The only part of a connection that it changes is the table of
+//! sids. Whenever something changes that other cores must know, it tells the links in the same call.
 
 use std::{collections::HashMap, rc::Rc};
 
@@ -35,46 +35,47 @@ pub(crate) struct Wish<'a> {
     pub(crate) is_filtered: bool,
 }
 
-/// Memory of a subscription without its pattern's nodes: the subscription, its entries in the tables of its
-/// connection and its node, and their spare room when they grow.
+/// Memory counted for each subscription in bytes, in addition to its pattern's nodes: the subscription, its
+/// entries in the tables of its connection and its node, and their spare room when they grow.
 const SUBSCRIPTION_BYTES: usize = 96;
-/// Additional memory of a member of a queue group, on each core, without the group's name.
+/// Additional memory counted for each member of a queue group in bytes, on each core, without the group's
+/// name.
 const GROUP_BYTES: usize = 256;
 
-/// End of a subscription that has a maximum of messages.
+/// End of a subscription with a maximum number of messages.
 #[derive(Debug, Clone, Copy)]
 struct Ending {
-    /// Number of messages after which it ends.
+    /// Number of messages after which the subscription ends.
     max: u64,
-    /// Index in [`Subjects::finished`], once it has had its last message.
+    /// Index in [`Subjects::finished`], once the subscription has received its last message.
     finished_at: Option<u32>,
 }
 
-/// All subscriptions of a core, and its knowledge of the other cores'.
+/// All subscriptions of a core, and what the core knows of the subscriptions on other cores.
 pub(crate) struct Subjects {
     cores: usize,
     pub(crate) trie: Trie,
-    /// Root of each account in the trie.
+    /// Root node of each account in the trie, by account number.
     roots: Vec<NodeId>,
-    /// Cache of matches. Used directly and not through methods here, because a
+    /// Cache of matches. It is used directly and not through methods of this type, because a
     /// [`crate::routing::matching::Match`] is large, and each further call that returns it copies it (6 ns
     /// for a message).
     pub(crate) matches: Matches,
     subscriptions: Slab<Subscription>,
-    /// Index of the group in its node's list, by member.
+    /// For each queue group member: index of its group in the list of its node.
     group_of_member: HashMap<SubId, u32>,
-    /// Ends of the subscriptions with [`Subscription::ends`].
+    /// Maximum of messages for each subscription that has one ([`Subscription::ends`]).
     ends_after: HashMap<SubId, Ending>,
-    /// Ended subscriptions that may be in the list of a suspended delivery.
+    /// Numbers of removed subscriptions that a suspended delivery may still refer to.
     retired: RetiredNumbers,
-    /// Subscriptions that have had their last message; they end after the run.
+    /// Subscriptions that have received their last message and are to be removed.
     finished: Vec<SubId>,
-    /// Entries of that list that removals have examined, for tests.
+    /// Number of entries in `finished` that removals have examined, for tests.
     #[cfg(test)]
     pub(crate) finished_looked_at: usize,
     /// Imports of the accounts.
     pub(crate) abroad: Imports,
-    /// Buffer in which patterns are assembled.
+    /// Reusable buffer in which patterns are assembled.
     words: Vec<u8>,
     pub(crate) counters: Rc<CoreCounters<Counter>>,
 }
@@ -99,7 +100,7 @@ impl Subjects {
         }
     }
 
-    /// Returns the root of an account in the trie.
+    /// Returns the root of an account in the trie, adding it if it is missing.
     pub(crate) fn root_of(&mut self, account: u16) -> NodeId {
         while self.roots.len() <= usize::from(account) {
             self.roots.push(self.trie.add_root());
@@ -107,13 +108,13 @@ impl Subjects {
         self.roots[usize::from(account)]
     }
 
-    /// Returns a subscription.
+    /// Returns the subscription with this number.
     #[inline]
     pub(crate) fn subscription(&self, sub: SubId) -> &Subscription {
         &self.subscriptions[sub]
     }
 
-    /// Returns the number of subscriptions, including ended ones that keep their numbers for now.
+    /// Returns the number of subscriptions, including removed ones whose numbers are not free yet.
     #[cfg(test)]
     pub(crate) fn subscriptions(&self) -> usize {
         self.subscriptions.len()
@@ -131,12 +132,12 @@ impl Subjects {
         self.subscriptions.find(sub).filter(|subscription| subscription.conn < FOREIGN)
     }
 
-    /// Returns a bound that all numbers of subscriptions are below.
+    /// Returns an exclusive upper bound on all subscription numbers.
     pub(crate) fn end(&self) -> SubId {
         self.subscriptions.end()
     }
 
-    /// Returns a subscription that has matched, and how many of `count` messages it may still get.
+    /// Returns a subscription that has matched, and how many of `count` messages it may still receive.
     #[inline]
     pub(crate) fn still_gets(&mut self, sub: SubId, count: usize) -> (&mut Subscription, usize) {
         let subscription = &mut self.subscriptions[sub];
@@ -148,8 +149,8 @@ impl Subjects {
         (subscription, usize::try_from(remaining).map_or(count, |remaining| count.min(remaining)))
     }
 
-    /// Notes that a subscription with a maximum of messages has got some, possibly its last. After its last
-    /// it gets none, so the function is not called for it again.
+    /// Notes that a subscription with a maximum number of messages has received some, possibly its last. It
+    /// gets nothing after its last message, so this function is not called for it again.
     #[cold]
     pub(crate) fn note_delivered(&mut self, sub: SubId) {
         let delivered = self.subscriptions[sub].delivered;
@@ -159,7 +160,7 @@ impl Subjects {
         }
     }
 
-    /// Returns a subscription that has had its last message.
+    /// Returns one of the subscriptions that have received their last message.
     #[inline]
     pub(crate) fn a_finished(&self) -> Option<(SubId, ConnId)> {
         let &sub = self.finished.last()?;
@@ -176,8 +177,8 @@ impl Subjects {
         find_sid(self.trie.seed(), (&connection.sids, &self.subscriptions), sid)
     }
 
-    /// Adds a subscription under a sid that the client does not use yet. It is added to imported streams
-    /// later.
+    /// Adds a subscription under a sid that the client does not use yet. The caller adds it to imported
+    /// streams afterwards.
     pub(crate) fn subscribe(
         &mut self,
         id: ConnId,
@@ -239,8 +240,8 @@ impl Subjects {
         sub
     }
 
-    /// Sets the maximum of a subscription's messages. Returns whether it has had as many already and must end
-    /// now.
+    /// Sets the maximum number of messages for a subscription. Returns whether it has received that many
+    /// already and must end now.
     pub(crate) fn end_after(&mut self, sub: SubId, max: u64) -> bool {
         let subscription = &mut self.subscriptions[sub];
         if max == 0 || subscription.delivered >= max {
@@ -252,7 +253,7 @@ impl Subjects {
         false
     }
 
-    /// Removes a client's subscription, which has no foreign subscriptions any more.
+    /// Removes a client's subscription whose foreign subscriptions have been removed already.
     pub(crate) fn unsubscribe(&mut self, sub: SubId, connection: &mut Connection, links: &mut Links) {
         if connection.under_way.as_deref().is_some_and(|under_way| under_way.sub() == sub) {
             connection.under_way = None;
@@ -270,8 +271,8 @@ impl Subjects {
         self.depart(sub, connection.account, links);
     }
 
-    /// Removes the maximum of an ending subscription. If it is in the list of finished ones, the last of
-    /// these takes its index.
+    /// Removes the maximum of a subscription that ends. If the subscription is in the list of finished ones,
+    /// the last entry of that list takes its index.
     fn forget_ending(&mut self, sub: SubId) {
         let ending = self.ends_after.remove(&sub);
         let Some(place) = ending.and_then(|ending| ending.finished_at) else { return };
@@ -287,8 +288,8 @@ impl Subjects {
         }
     }
 
-    /// Returns the memory of a subscription to a pattern on all cores, as if no other subscription shared a
-    /// part of the pattern.
+    /// Returns the memory that a subscription to a pattern takes on all cores, counted as if no other
+    /// subscription shared a part of the pattern.
     pub(crate) fn bytes_of(&self, pattern: &[u8], queue: Option<&[u8]>, sid: &[u8]) -> usize {
         let tokens = tokens_of(pattern);
         let path = tokens * NODE_BYTES + pattern.len() + 1 - tokens;
@@ -300,17 +301,17 @@ impl Subjects {
         SUBSCRIPTION_BYTES + sid + (path + group) * self.cores
     }
 
-    /// Returns a subscription's memory, and `more` bytes, to its client's account.
+    /// Returns a subscription's memory, and `more` bytes, to the account of its client.
     pub(crate) fn give_back(&self, sub: SubId, more: usize, memory: &mut Option<Charge>) {
         let Some(memory) = memory else { return };
         let subscription = &self.subscriptions[sub];
         let path = self.trie.bytes_of_path(subscription.node);
         let bytes = more + self.bytes_beside(path, self.queue_of(sub), subscription.sid.len());
-        // Shrinking a charge fails only if it has been cut, and then the client is closed anyway.
+        // Reducing a charge fails only if the charge was revoked, and then the client is closed anyway.
         _ = memory.resize(memory.amount().saturating_sub(bytes));
     }
 
-    /// Removes a subscription from its node, and tells the other cores.
+    /// Removes a subscription from its trie node, and tells the other cores.
     pub(crate) fn depart(&mut self, sub: SubId, account: u16, links: &mut Links) {
         let subscription = &mut self.subscriptions[sub];
         let Subscription { node, is_member, place, .. } = *subscription;
@@ -356,7 +357,7 @@ impl Subjects {
         self.trie.prune(node);
     }
 
-    /// Returns the number of subscriptions and of their patterns' nodes.
+    /// Returns the number of subscriptions plus the number of trie nodes.
     pub(crate) fn entries(&self) -> usize {
         self.subscriptions.len() + self.trie.entries()
     }
@@ -370,7 +371,7 @@ impl Subjects {
         self.matches.forget();
     }
 
-    /// Ends a suspended delivery, and frees the numbers that were kept for it.
+    /// Ends a suspended delivery, and frees the retired numbers that only this delivery could still refer to.
     pub(crate) fn came_to_end(&mut self, mark: Mark) {
         self.trie.marks.end(mark);
         self.trie.free_retired();
@@ -379,7 +380,7 @@ impl Subjects {
         }
     }
 
-    /// Applies the announcement that another core has subscribers of a pattern, or has no more.
+    /// Applies an announcement that another core has subscribers to a pattern, or no longer has any.
     pub(crate) fn apply_interest(
         &mut self,
         from: usize,
@@ -407,7 +408,7 @@ impl Subjects {
         }
     }
 
-    /// Applies the announcement of how many members of a queue group another core has.
+    /// Applies an announcement of the number of members that another core has in a queue group.
     pub(crate) fn apply_members(
         &mut self,
         from: usize,
@@ -431,8 +432,8 @@ impl Subjects {
         self.trie.prune(node);
     }
 
-    /// Applies the announcement that a hub has subscribers of a pattern outside of queue groups, or has no
-    /// more.
+    /// Applies an announcement that a hub has subscribers to a pattern outside of queue groups, or no longer
+    /// has any.
     pub(crate) fn apply_hub_interest(&mut self, hub: HubId, account: u16, pattern: &[u8], has: bool) {
         let root = self.root_of(account);
         let node = self.trie.insert(root, pattern);
@@ -446,7 +447,7 @@ impl Subjects {
         }
     }
 
-    /// Applies the announcement of how many members of a queue group a hub has.
+    /// Applies an announcement of the number of members that a hub has in a queue group.
     pub(crate) fn apply_hub_members(
         &mut self,
         hub: HubId,
@@ -457,7 +458,7 @@ impl Subjects {
         let root = self.root_of(account);
         let node = self.trie.insert(root, pattern);
         let place = self.group_of(node, queue);
-        // Getting the group through `more_mut` invalidates cached matches, which depend on it.
+        // Access to the group through `more_mut` invalidates the cached matches, which depend on the group.
         let more = self.trie.more_mut(node);
         let hubs = &mut more.groups[place].hubs;
         more.at_hubs -= u32::from(!hubs.is_empty());
@@ -470,7 +471,7 @@ impl Subjects {
         self.trie.prune(node);
     }
 
-    /// Returns the part of a queue group at a pattern.
+    /// Returns the part of a queue group that is at this pattern.
     pub(crate) fn find_group(&self, root: NodeId, pattern: &[u8], queue: &[u8]) -> Option<Part> {
         let node = self.trie.find(root, pattern)?;
         let hash = self.trie.hash_of_name(queue);
@@ -482,8 +483,8 @@ impl Subjects {
         Some(Part { node, group: place as u32, hash, overlap: Part::ALONE })
     }
 
-    /// Returns the pattern of a group's part, and the group's name: from that part, or from another one if it
-    /// has gone.
+    /// Returns the pattern of a group's part, and the group's name, which is taken from `other` if `part` is
+    /// gone.
     pub(crate) fn words_of_part(&mut self, part: Part, other: Part) -> (&[u8], &[u8]) {
         self.words.clear();
         self.trie.append_pattern(part.node, &mut self.words);
@@ -511,13 +512,13 @@ impl Subjects {
         })
     }
 
-    /// Returns the index of a queue group in its node, adding the group if it is missing.
+    /// Returns the index of a queue group in its node's list, adding the group if it is missing.
     fn group_of(&mut self, node: NodeId, queue: &[u8]) -> usize {
         let hash = self.trie.hash_of_name(queue);
         self.trie.more_mut(node).place_or_new(queue, hash)
     }
 
-    /// Returns the index of the group that a member is in.
+    /// Returns the index, in its node's list, of the group that a member belongs to.
     fn group_with(&self, member: SubId) -> usize {
         match self.group_of_member.get(&member) {
             Some(&group) => group as usize,
@@ -525,7 +526,7 @@ impl Subjects {
         }
     }
 
-    /// Removes a group that has no members anywhere.
+    /// Removes a queue group if it has no members on any core or hub.
     fn drop_group_if_empty(&mut self, node: NodeId, group: usize) {
         let more = self.trie.more_mut(node);
         if more.groups[group].is_empty() {

@@ -6,8 +6,9 @@
 //!        └──────────────── window (without a rate) ◀────────┘
 //! ```
 //! *Without a rate* a producer publishes as fast as it can, at most a window ahead of the slowest consumer.
-//! Only throughput is reported then, because the latency would be the window's. *With a rate* each message is
-//! due at a fixed time; its latency counts from then, whatever delayed it, including this program.
+//! Only throughput is reported then, because the latency would depend on the window. *With a rate* each
+//! message is due at a fixed time; its latency is measured from that time, whatever delays it, including this
+//! program.
 #![allow(clippy::disallowed_methods, reason = "a tool's threads wait and read clocks; none is a loop")]
 
 use std::{
@@ -27,57 +28,57 @@ use super::{
     target::Target,
 };
 
-/// Maximum number of threads of each kind.
+/// Maximum number of producers, and of consumers; each is a thread.
 pub const THREADS_MAX: usize = 1024;
 /// Bytes by which a producer may be ahead of its slowest consumer.
 const WINDOW_BYTES: usize = 4 << 20;
 const WINDOW_MESSAGES_MIN: u64 = 16;
 const WINDOW_MESSAGES_MAX: u64 = 16_384;
-/// Time without arrivals after which a run is over.
+/// Time without any arrivals after which the benchmark ends.
 const STUCK: Duration = Duration::from_secs(10);
-/// Interval at which a waiting thread checks.
+/// Interval at which a waiting thread checks whether it can continue.
 const POLL: Duration = Duration::from_micros(50);
 /// Interval at which a producer reads from its connection, to answer pings.
 const LISTEN_EVERY: Duration = Duration::from_secs(1);
 const CONSUMER_WAIT: Duration = Duration::from_millis(100);
-/// Time before a message is due at which its producer stops sleeping and spins.
+/// Time before a message is due at which its producer stops sleeping and busy-waits.
 const SPIN: Duration = Duration::from_micros(100);
 
-/// Parameters of a run.
+/// Parameters of a benchmark.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// Server to connect to.
     pub target: Target,
-    /// Messages in total, divided among the producers.
+    /// Total number of messages, divided among the producers.
     pub messages: u64,
-    /// Bytes of each payload, at least [`stamp::SIZE_MIN`].
+    /// Size of each payload in bytes, at least [`stamp::SIZE_MIN`].
     pub size: usize,
-    /// Number of producers, each of which publishes to a subject of its own.
+    /// Number of producers; each publishes to its own subject.
     pub producers: usize,
-    /// Number of consumers, each of which receives every message.
+    /// Number of consumers; each receives every message.
     pub consumers: usize,
-    /// Messages per second in total; `None`: as fast as possible.
+    /// Total rate in messages per second; `None`: as fast as possible.
     pub rate: Option<u64>,
-    /// First token or tokens of the subjects; the producer's own token follows.
+    /// Common prefix of the subjects: one or more tokens, followed by the producer's own token.
     pub subject: String,
 }
 
-/// Result of a run.
+/// Result of a benchmark.
 #[derive(Debug, Clone, Default)]
 pub struct Outcome {
     /// Number of messages published.
     pub published: u64,
-    /// Messages that arrived intact, summed over all consumers.
+    /// Number of messages that arrived intact, summed over all consumers.
     pub received: u64,
-    /// Messages that should have arrived and did not, summed over all consumers.
+    /// Number of messages that should have arrived but did not, summed over all consumers.
     pub lost: u64,
-    /// Messages that arrived after a later one of the same producer, or twice.
+    /// Number of messages that arrived twice, or after a later message of the same producer.
     pub out_of_order: u64,
-    /// Messages with a wrong checksum.
+    /// Number of messages with a wrong checksum.
     pub damaged: u64,
-    /// Time from the first message to the last arrival (or to the last departure, without consumers).
+    /// Time from the first message to the last arrival; without consumers, to the last publish.
     pub elapsed: Duration,
-    /// Nanoseconds from when each message was due to its arrival; only with a rate.
+    /// Nanoseconds from the time at which each message was due to its arrival; only with a rate.
     pub latency: Option<Distribution>,
 }
 
@@ -88,7 +89,7 @@ impl Outcome {
     }
 }
 
-/// A run in progress.
+/// A benchmark in progress.
 pub struct BenchRun {
     shared: Arc<BenchState>,
     producers: Vec<JoinHandle<Result<(), ClientError>>>,
@@ -99,7 +100,7 @@ struct BenchState {
     plan: Plan,
     begun: Instant,
     published: AtomicU64,
-    /// Number of messages that have arrived, at index `consumer * producers + producer`.
+    /// Numbers of messages that have arrived, at index `consumer * producers + producer`.
     progress: Vec<AtomicU64>,
     producers_left: AtomicU64,
     is_over: AtomicBool,
@@ -115,7 +116,7 @@ struct Tally {
 }
 
 impl BenchState {
-    /// Returns the number of this producer's messages; the first producers take the remainder.
+    /// Returns the number of messages that this producer sends; the first producers send the remainder.
     fn share(&self, producer: usize) -> u64 {
         let producers = self.plan.producers as u64;
         self.plan.messages / producers + u64::from((producer as u64) < self.plan.messages % producers)
@@ -136,14 +137,14 @@ impl BenchState {
     }
 }
 
-/// Connects all clients, and begins once all consumers have subscribed.
+/// Connects all clients, and starts the benchmark once all consumers have subscribed.
 ///
 /// # Errors
 /// [`ClientError`] if a client cannot connect.
 ///
 /// # Panics
-/// If the plan has no messages, no producers, more threads than [`THREADS_MAX`] or too small a size: an error
-/// of the caller.
+/// If the plan has no messages, no producers, more threads than [`THREADS_MAX`] or too small a size. These
+/// are errors of the caller.
 pub fn start(plan: Plan) -> Result<BenchRun, ClientError> {
     assert!(plan.producers > 0 && plan.producers <= THREADS_MAX && plan.consumers <= THREADS_MAX, "threads");
     assert!(plan.messages > 0 && plan.size >= stamp::SIZE_MIN && plan.rate != Some(0), "messages");
@@ -184,7 +185,7 @@ pub fn start(plan: Plan) -> Result<BenchRun, ClientError> {
 }
 
 impl BenchRun {
-    /// Returns the messages published and received so far, each with the final number.
+    /// Returns the messages published and the messages received so far, each with the final number.
     pub fn progress(&self) -> [(u64, u64); 2] {
         let plan = &self.shared.plan;
         let received = self.shared.progress.iter().map(|arrived| arrived.load(Ordering::Relaxed)).sum();
@@ -200,7 +201,7 @@ impl BenchRun {
             && self.consumers.iter().all(JoinHandle::is_finished)
     }
 
-    /// Waits for the end of the run.
+    /// Waits for the end of the benchmark.
     ///
     /// # Errors
     /// [`ClientError`] if a connection broke. Missing messages are not an error, but counted in
@@ -258,8 +259,8 @@ fn produce(shared: &BenchState, number: usize, mut client: Client) -> Result<(),
     let mut payload = vec![b'.'; plan.size];
     let mut listened = Instant::now();
     let mut sequence = 0;
-    // With a rate, producers take turns: the n-th message of a producer is number n × producers + number of
-    // all.
+    // With a rate, producers alternate: the n-th message of a producer is number n × producers + `number`
+    // overall.
     let due = |sequence: u64| {
         let nth = sequence * plan.producers as u64 + number as u64;
         plan.rate
@@ -268,7 +269,7 @@ fn produce(shared: &BenchState, number: usize, mut client: Client) -> Result<(),
     while sequence < count && !shared.is_over.load(Ordering::Acquire) {
         let now = shared.begun.elapsed();
         let allowed = match plan.rate {
-            // All messages that are due by now.
+            // Publishes all messages that are due by now.
             Some(_) => {
                 let mut allowed = sequence;
                 while allowed < count && due(allowed).is_some_and(|due| due <= now) {
@@ -299,7 +300,7 @@ fn produce(shared: &BenchState, number: usize, mut client: Client) -> Result<(),
             listened = Instant::now();
         }
     }
-    // Without consumers, this confirms that all messages have arrived.
+    // Without consumers, this confirms that the server has received all messages.
     client.confirm()
 }
 
@@ -345,7 +346,7 @@ fn consume(shared: &BenchState, number: usize, mut client: Client) -> Result<Tal
         }
     }
     if !shared.is_over.load(Ordering::Acquire) && shared.producers_left.load(Ordering::Acquire) > 0 {
-        // Producers must not wait for a consumer that has given up.
+        // A consumer has given up, and producers must not wait for it.
         shared.is_over.store(true, Ordering::Release);
     }
     tally.latency = latency.read();

@@ -22,16 +22,16 @@ use wire::nats::{Progress, server, server::ServerOp, write};
 
 use super::target::Target;
 
-/// Bytes of publishes that are collected before they are sent.
+/// Number of bytes of queued operations at which they are sent.
 const FLUSH_BYTES: usize = 64 << 10;
 /// Initial size of the receive buffer.
 const READ_BYTES: usize = 256 << 10;
-/// Largest size of the receive buffer; a server that sends a larger message is an error.
+/// Largest size of the receive buffer; a larger message from the server is an error.
 const BUFFER_BYTES_MAX: usize = 80 << 20;
-/// Time limit of the connection, each handshake and each confirmation.
+/// Time limit for each of connecting, a handshake, and a confirmation.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// Error of a connection.
+/// Error of a connection to a NATS server.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The connection cannot be established.
@@ -52,7 +52,7 @@ pub enum ClientError {
     /// TLS cannot be set up.
     #[error("TLS with {0} failed: {1}")]
     Tls(Box<str>, String),
-    /// The seed is not that of a user's nkey.
+    /// The seed does not belong to a user's nkey.
     #[error("invalid seed: a user's nkey seed begins with SU")]
     Seed,
     /// The server did not answer in time.
@@ -64,11 +64,11 @@ pub enum ClientError {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct Info {
-    /// Name of the server.
+    /// Configured name of the server.
     pub server_name: String,
     /// Version of the server.
     pub version: String,
-    /// Maximum number of bytes of a message.
+    /// Maximum size of a message in bytes.
     pub max_payload: usize,
     /// The server requires credentials.
     pub auth_required: bool,
@@ -76,7 +76,7 @@ pub struct Info {
     pub tls_required: bool,
     /// The server supports TLS.
     pub tls_available: bool,
-    /// Nonce to be signed by an nkey.
+    /// Nonce that an nkey must sign.
     pub nonce: String,
 }
 
@@ -93,12 +93,12 @@ pub struct Message<'a> {
     pub payload: &'a [u8],
 }
 
-/// Result of [`Client::receive`].
+/// Result of a call to [`Client::receive`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReceiveOutcome {
-    /// This many messages were received; 0 if only other operations were.
+    /// This many messages were received; 0 if only other operations arrived.
     Messages(usize),
-    /// Nothing was received in time.
+    /// Nothing arrived in time.
     Nothing,
 }
 
@@ -130,17 +130,17 @@ impl Stream {
     }
 }
 
-/// A connection to a NATS server.
+/// A blocking connection to a NATS server.
 pub struct Client {
     target: Target,
     stream: Stream,
     info: Info,
     out: Vec<u8>,
     buffer: Vec<u8>,
-    /// Range of `buffer` that was received and not parsed yet.
+    /// Range of `buffer` with bytes that were received and not parsed yet.
     filled: std::ops::Range<usize>,
     pongs: usize,
-    /// Messages that arrived while a confirmation was awaited.
+    /// Messages that arrived while the client waited for a confirmation.
     early: VecDeque<OwnedMessage>,
 }
 
@@ -152,7 +152,7 @@ struct OwnedMessage {
 }
 
 impl Client {
-    /// Connects and logs in.
+    /// Connects to a server and logs in.
     ///
     /// # Errors
     /// [`ClientError`] if the server cannot be reached, refuses the client, or does not answer.
@@ -185,7 +185,7 @@ impl Client {
         &self.info
     }
 
-    /// Queues a message, which is sent at the next [`Self::flush`], or when enough is queued.
+    /// Queues a message. It is sent at the next [`Self::flush`], or earlier when enough is queued.
     ///
     /// # Errors
     /// [`ClientError::Broken`] if the connection failed.
@@ -194,7 +194,7 @@ impl Client {
         if self.out.len() >= FLUSH_BYTES { self.flush() } else { Ok(()) }
     }
 
-    /// Queues a subscription; it is in effect after the next [`Self::confirm`].
+    /// Queues a subscription; it is active after the next [`Self::confirm`].
     pub fn subscribe(&mut self, subject: &[u8], queue: &[u8], sid: &[u8]) {
         write::subscribe(&mut self.out, subject, queue, sid);
     }
@@ -220,7 +220,8 @@ impl Client {
         self.wait_for(|client| client.pongs > before)
     }
 
-    /// Reads once, waiting up to `wait_at_most`, and passes each complete message to `each`.
+    /// Reads from the connection once, waiting up to `wait_at_most`, and passes each complete message to
+    /// `each`.
     ///
     /// # Errors
     /// [`ClientError`] if the connection ended, or the server sent `-ERR`.
@@ -275,7 +276,7 @@ impl Client {
         Ok(())
     }
 
-    /// Reads once. Returns false if nothing arrived in time.
+    /// Reads from the connection once. Returns false if nothing arrived in time.
     fn fill(&mut self, wait_at_most: Duration) -> Result<bool, ClientError> {
         if self.filled.start > 0 {
             self.buffer.copy_within(self.filled.clone(), 0);
@@ -401,7 +402,7 @@ impl Client {
     }
 }
 
-/// Returns the server's name for error texts, without secrets.
+/// Returns the server's URL for error texts, without secrets.
 fn named(target: &Target) -> Box<str> {
     target.to_string().into()
 }

@@ -1,10 +1,10 @@
 //! Client side of NATS, for the commands `nighttrain feed pub`, `sub` and `bench`.
 //!
-//! - [`target`]: the server and the credentials for it, from a URL;
+//! - [`target`]: the server and its credentials, from a URL;
 //! - [`client`]: one blocking connection;
 //! - [`bench`](mod@bench): producers and consumers that verify every message ([`wire::nats::stamp`]).
 //!
-//! None of this runs in a server. Threads block and read clocks here.
+//! None of this runs in a server. Unlike a server's loops, threads here block and read clocks.
 
 pub mod bench;
 pub mod client;

@@ -2,23 +2,23 @@
 
 use std::{path::PathBuf, str::FromStr};
 
-/// Default port.
+/// Default port of a NATS server.
 const PORT: u16 = 4222;
 
 /// A server, and the credentials for it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Target {
-    /// Host name or IP address, without brackets.
+    /// Host name or IP address; an IPv6 address has no brackets.
     pub host: String,
     /// TCP port.
     pub port: u16,
-    /// TLS in any case (`tls://`), whether or not the server demands it.
+    /// TLS is used even if the server does not require it (`tls://`).
     pub tls: bool,
     /// User in the URL.
     pub user: Option<String>,
     /// Password in the URL.
     pub password: Option<String>,
-    /// Token: the URL's user if it has no password.
+    /// Token: the user in the URL, if the URL has no password.
     pub token: Option<String>,
     /// Seed of an nkey, `SU…`.
     pub seed: Option<String>,

@@ -1,4 +1,4 @@
-//! A measurement in a process of its own: this same program, started again with a task in its environment.
+//! Measurements in a child process: the same program, started again with a task in its environment.
 //!
 //! ```text
 //! parent: ask(task) ─▶ child: do_task_and_exit() ─▶ perform(task) ─▶ answer in a file ─▶ parent
@@ -22,15 +22,15 @@ pub struct ChildCommand {
     pub arguments: Vec<String>,
 }
 
-/// Content of the environment variable.
+/// Task of a child process, as JSON in its environment.
 #[derive(Debug, Serialize, Deserialize)]
 struct ChildTask<T> {
     task: T,
     answer: PathBuf,
 }
 
-/// Does the task and ends the process if this process is a child that was started with `variable`. Otherwise
-/// returns at once.
+/// If this process is a child that was started with `variable`, performs its task and ends the process.
+/// Otherwise returns at once.
 pub fn do_task_and_exit<T: DeserializeOwned, F: Serialize>(
     variable: &str,
     perform: impl FnOnce(&T) -> io::Result<F>,
@@ -52,7 +52,7 @@ pub fn do_task_and_exit<T: DeserializeOwned, F: Serialize>(
 /// Starts a child for `task` and waits for its answer, which passes through a file in `directory`.
 ///
 /// # Errors
-/// Returns an error if the child cannot be started or fails; its text includes the child's last words.
+/// Returns an error if the child cannot be started or fails; its text includes the child's last message.
 pub fn ask<T: Serialize, F: DeserializeOwned>(
     variable: &str,
     task: &T,

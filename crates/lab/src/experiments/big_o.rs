@@ -1,9 +1,8 @@
 //! `big-o`: the length from which the better order of growth pays off (claim C14).
 //!
 //! Each round sorts fresh shuffles of the same length with every algorithm, alternately. The figure is
-//! nanoseconds per operation, and an operation is the article's: sort the array, and, after a library's sort,
-//! find one key in it by binary search. Shuffling is not counted: the shuffles are made before the clock
-//! starts.
+//! nanoseconds per operation, as the article defines it: sort the array and, after a library's sort, find one
+//! key in it by binary search. Shuffling is not counted: the shuffles are made before the clock starts.
 
 use std::{hint::black_box, time::Instant};
 
@@ -30,7 +29,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-/// Algorithms, in the order of the columns.
+/// Algorithms, in the order of the report's columns.
 const WAYS: [Algorithm; 4] = [
     Algorithm { name: "bubble sort", sort: bubble_sort, searches: false, quadratic: true },
     Algorithm {
@@ -78,7 +77,7 @@ impl Length {
 struct Sizes {
     lengths: Vec<usize>,
     rounds: usize,
-    /// Approximate nanoseconds that an algorithm takes in a round, if that is more than one operation.
+    /// Approximate duration of an algorithm's round in nanoseconds; a round has at least one operation.
     round_ns: f64,
 }
 
@@ -161,7 +160,7 @@ fn shuffled(items: usize, draws: &mut Draws) -> Vec<u64> {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum CrossoverLength {
-    /// Between these two lengths, at about `about`.
+    /// The crossover is between the lengths `low` and `high`, at approximately `about`.
     Between { low: usize, high: usize, about: f64 },
     /// The algorithm is slower at every length.
     Never,

@@ -48,7 +48,8 @@ const FILLS: usize = 4;
 
 /// Servers that the claim is about; a quick run has only these.
 const CLAIMED: [Contender; 3] = [Contender::Ours, Contender::Squid, Contender::Varnish];
-/// Servers in the comparison; it has no floor programs.
+/// Servers in the comparison, without the minimal programs (`Contender::is_floor`) that only mark a lower
+/// bound of the cost.
 const WANTED: [Contender; 6] = [
     Contender::Ours,
     Contender::Squid,
@@ -263,7 +264,7 @@ mod tests {
     use crate::experiments::servers::planted;
 
     fn verdicts(squid: &[f64], varnish: &[f64]) -> Vec<Verdict> {
-        // Each has used a second of CPU: the more requests it served, the cheaper is one.
+        // Each server used one second of CPU time, so more served requests mean a lower cost per request.
         let all = [planted("squid", squid, 1.0), planted("varnish", varnish, 1.0)];
         report(&all).verdicts.iter().map(|judgement| judgement.verdict).collect()
     }

@@ -54,9 +54,9 @@ struct Line([AtomicU64; 16]);
 enum StorePlacement {
     /// All threads store into one word.
     Word,
-    /// Each thread stores into a word of its own, all in one line.
+    /// Each thread stores into its own word; all words are in one cache line.
     Line,
-    /// Each thread stores into a line of its own.
+    /// Each thread stores into its own cache line.
     Padded,
 }
 
@@ -209,7 +209,7 @@ fn find<'v>(
     variants.iter().find(|v| v.order == order && v.place == place && v.threads == threads && v.cores == cores)
 }
 
-/// Returns the factor by which a second thread makes a store dearer.
+/// Returns the factor by which a second thread makes a store slower.
 fn second_thread(variants: &[Variant], place: &str, cores: usize) -> Option<Ratio> {
     let series = |v: &Variant| v.ns.iter().copied().map(Some).collect::<Vec<_>>();
     let order = ORDERS[2].1;
@@ -218,7 +218,7 @@ fn second_thread(variants: &[Variant], place: &str, cores: usize) -> Option<Rati
     Ratio::paired(&series(both), &series(alone))
 }
 
-/// Minimum factor by which a second thread must make a store dearer to count as an effect.
+/// Minimum factor by which a second thread must make a store slower to count as an effect.
 const EFFECT: f64 = 1.5;
 
 fn report(variants: &[Variant], cores: usize) -> Report {
@@ -352,7 +352,7 @@ mod tests {
         assert_eq!(planted(5.0, 4.0), Verdict::DoesNotHoldHere);
     }
 
-    /// Sharing planted in the work itself is measured: a thread that finds a foreign value in the word works
+    /// The measurement detects planted sharing: a thread that finds another thread's value in its word works
     /// 200 times as long.
     #[test]
     fn planted_false_sharing_shows_in_the_measure() {

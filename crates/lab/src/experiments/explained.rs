@@ -1,7 +1,7 @@
-//! Explanations of each claim for students: its subject, and why a machine of today may give another result.
+//! Explanations of each claim for students: its subject, and why a current machine may give another result.
 //!
 //! The report's generator ([`crate::report::markdown`]) puts these paragraphs beside the verdicts of a run.
-//! They have no figures of ours: figures come from the run.
+//! The paragraphs contain no measured figures; those come from the run.
 
 /// Paragraphs of a claim.
 #[derive(Debug, Clone, Copy)]

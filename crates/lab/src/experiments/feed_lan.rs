@@ -216,7 +216,7 @@ fn table(found: &[ServerFigures]) -> Table {
     table
 }
 
-/// Largest ratio between rounds; rounds further apart are not a measurement.
+/// Largest accepted ratio between the fastest and the slowest round; a larger one is too noisy for a verdict.
 const APART: f64 = 1.5;
 
 /// Judges whether the link or something else was the bottleneck.
@@ -292,7 +292,7 @@ mod tests {
         assert_eq!((first[2].as_str(), first[3].as_str()), ("625,000", "312,500"));
     }
 
-    /// A short run of a real nats-server goes through the whole path, where namespaces can be created and
+    /// A short run of a real nats-server exercises the whole experiment if namespaces can be created and
     /// nats-server is installed.
     #[test]
     fn a_real_run_counts_what_the_cable_carried() {
@@ -300,7 +300,7 @@ mod tests {
         let run = (1, Duration::from_millis(50));
         let found = measured(&lan, &[(Contender::Nats, program)], run, &|_| ()).unwrap();
         assert_eq!(found[0].shaped.doubt(), None);
-        // A message takes more than its own bytes, and less than a packet of its own.
+        // A message takes more than its 100 bytes of payload on the link, and less than 2,000 bytes.
         assert!((100.0..2_000.0).contains(&found[0].wire_bytes[0]), "{:?}", found[0].wire_bytes);
     }
 }

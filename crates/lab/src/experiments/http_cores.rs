@@ -1,4 +1,5 @@
-//! `http-cores`: small pages from one core, from two, from all, and the load of each core meanwhile (C22).
+//! `http-cores`: rates of small pages served from one core, two cores and all cores, with the load of each
+//! core (C22).
 //!
 //! This is the counter-example to `feed-cores`: independent requests can be answered at the same time, so a
 //! server that computes gains from each core. The load is never pinned; if server and load share all cores,

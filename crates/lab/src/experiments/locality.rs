@@ -84,8 +84,8 @@ const ARRAY: usize = 0;
 const IN_ORDER: usize = 3;
 const SHUFFLED: usize = 5;
 
-/// Returns the minimum nanoseconds per element over several rounds of `visit`, which returns the sum of all
-/// elements.
+/// Returns the minimum over several rounds of the nanoseconds per element of `visit`, which returns the sum
+/// of all elements.
 fn least(setting: &Setting, sum: u64, mut visit: impl FnMut() -> u64) -> f64 {
     let mut least = f64::INFINITY;
     assert_eq!(black_box(visit()), sum, "each element once");

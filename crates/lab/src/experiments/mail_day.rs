@@ -1,12 +1,12 @@
 //! `mail-day`: mails per second accepted, stored and readable, and the daily total at that rate (C13).
 //!
 //! ```text
-//!   smtp-source, 20 sessions, 4 KiB a mail, an inbox each ──▶ 250 (accepted) ──▶ counted (stored) ──▶ asked for (readable)
+//!   smtp-source, 20 sessions, 4 KiB per mail, one inbox each ──▶ 250 (accepted) ──▶ counted (stored) ──▶ requested (readable)
 //! ```
 //! Accepted mails are those that the sender saw acknowledged. Stored mails are counted by polling: our own
-//! counter, or files in a Maildir of the peers that write them; a server that queues first has accepted a
-//! mail long before it has stored it. Readable mails are those that our API shows in a sample of all inboxes,
-//! with their content.
+//! counter, or the Maildir files of peers that write them; a server that queues first accepts a mail long
+//! before it stores it. Readable mails are those that our API shows, with their content, in a sample of all
+//! inboxes.
 
 use std::{
     net::Ipv4Addr,
@@ -43,7 +43,7 @@ pub const EXPERIMENT: Experiment = Experiment {
 };
 
 const DAY_S: f64 = 86_400.0;
-/// Last figure of the article's rewrite, in mails per day.
+/// Final figure of the server that the article rewrote, in mails per day.
 const ARTICLE_DAY: f64 = 25e6;
 /// Published factor: 25 M against 0.8 M.
 const PUBLISHED: f64 = 31.25;
@@ -83,8 +83,8 @@ impl ServerFigures {
         self.rounds.iter().map(|round| Some(round.mails as f64 / round.accepted_s)).collect()
     }
 
-    /// Returns the rates of stored mails, or of accepted ones if storing is not shown, which flatters the
-    /// server.
+    /// Returns the rates of stored mails, or of accepted mails if the server does not show what it stored;
+    /// this overstates its rate.
     fn kept(&self) -> Vec<Option<f64>> {
         let seconds = |round: &Round| round.stored_s.unwrap_or(round.accepted_s);
         self.rounds.iter().map(|round| Some(round.mails as f64 / seconds(round))).collect()
@@ -114,8 +114,8 @@ fn run(options: &Options) -> Result<Report, Refusal> {
     } else {
         Sizes { rounds: 7, mails: 30_000, mails_slow: 2_000 }
     };
-    // The sink throws mails away, so it is not a peer. A Java virtual machine takes longer to start than a
-    // quick run may.
+    // The sink discards mails, so it is not a peer. A Java virtual machine takes longer to start than a quick
+    // run may.
     let wanted = Contender::ALL.into_iter().filter(|contender| {
         *contender != Contender::Sink && !(options.quick && *contender == Contender::Greenmail)
     });
@@ -156,7 +156,7 @@ fn measured(
         }
     }
     let mails = |running: &ServerProcess| if running.is_slow { sizes.mails_slow } else { sizes.mails };
-    // The warm-up round covers what is compiled or grows at first use.
+    // The warm-up round absorbs what is compiled or allocated only at first use.
     for (found, running) in &mut seats {
         found.doubt = once(running, &cores, mails(running)).err().map(|error| error.to_string());
     }
@@ -271,7 +271,8 @@ fn table(found: &[ServerFigures]) -> Table {
     table
 }
 
-/// Judges our server against postfix, a server off the shelf; without postfix, against the fastest other.
+/// Judges our server against postfix, an off-the-shelf server; without postfix, against the fastest other
+/// server.
 fn judged(found: &[ServerFigures]) -> (Verdict, String) {
     let Some(ours) = found.iter().find(|one| one.is_ours()) else {
         return (Verdict::CannotBeTestedHere, "ours took no part".to_owned());

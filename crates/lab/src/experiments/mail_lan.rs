@@ -76,7 +76,7 @@ impl Bottleneck {
     }
 }
 
-/// Figures at one speed, beyond those of the samples.
+/// Utilization of link, machine and disk at one speed.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 struct Utilization {
     /// Used fraction of the link towards the server.

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 /// Magic numbers of file systems in memory, whose pages are not on a disk (statfs(2)).
 const IN_MEMORY: [i64; 2] = [0x0102_1994, 0x8584_58f6];
 
-/// A directory of our own on a disk, removed with its contents when dropped.
+/// A temporary directory on a disk, removed with its contents when dropped.
 #[derive(Debug)]
 pub struct Scratch {
     directory: TempDir,

@@ -1,5 +1,5 @@
-//! Common code of the experiments with whole servers: installed programs, rates over rounds, and a gain with
-//! its verdict.
+//! Common code of the experiments with whole servers: installed programs, rates over rounds, and the verdict
+//! on a gain.
 
 use std::path::{Path, PathBuf};
 
@@ -97,7 +97,7 @@ pub fn gain(ratio: Option<&Ratio>, published: f64) -> Verdict {
     }
 }
 
-/// Formats a ratio for people: `1.34× (1.20 to 1.51)`.
+/// Formats a ratio with its interval: `1.34× (1.20 to 1.51)`.
 #[must_use]
 pub fn times(ratio: Option<&Ratio>) -> String {
     ratio.map_or_else(
@@ -132,7 +132,7 @@ pub fn by_cores(
         .collect()
 }
 
-/// Draws such points, one curve per name, up to four; nothing if no server had two cores.
+/// Draws the points of [`by_cores`], one curve per name, up to four; nothing if no server had two cores.
 pub fn draw_by_cores(
     curves: Vec<(String, Vec<(f64, f64)>)>,
     units: &str,
@@ -162,7 +162,7 @@ pub fn draw_by_cores(
     report.figure(&title, plot.draw(&title), caption);
 }
 
-/// Returns a planted series, for tests of verdicts.
+/// Returns a series with the given rates, for tests of verdicts.
 #[cfg(test)]
 pub(super) fn planted(name: &str, rates: &[f64], cpu_s: f64) -> Series {
     let sample = |rate: &f64| Sample {

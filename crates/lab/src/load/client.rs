@@ -28,8 +28,8 @@ pub(super) trait Client: Send {
     /// [`InvalidReply`] if an answer breaks the protocol: the connection is then unusable.
     fn received(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<usize, InvalidReply>;
 
-    /// Returns which request the next of these answers belongs to: its position among the waiting requests,
-    /// of which the oldest has position 0. Called once for each answer.
+    /// Returns the position of the request that the next answer belongs to, among the waiting requests; the
+    /// oldest has position 0. Called once for each answer.
     fn next_answered(&mut self) -> usize {
         0
     }

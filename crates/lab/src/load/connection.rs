@@ -24,7 +24,7 @@ pub(super) const READ_BYTES: usize = 64 << 10;
 pub(super) struct Connection {
     transport: Transport,
     client: Box<dyn Client>,
-    /// Maximum number of requests that wait for their answers, where the protocol allows more.
+    /// Maximum number of requests that wait for their answers, if the protocol allows more.
     depth_max: usize,
     out: Vec<u8>,
     /// Number of bytes of `out` that have been written.

@@ -2,12 +2,12 @@
 //!
 //! ```text
 //!  schedule ──due──▶ idle connection? ──yes──▶ send ──▶ answer ──▶ Latencies(due, sent, answered)
-//!                        └── no: it waits, and its waiting counts as the server's
+//!                        └── no: the request waits, and its wait counts as the server's
 //! ```
 //! *One thread* has all connections on one epoll. It polls busily while a request is due within [`SLEEP_NS`],
-//! because a kernel timer is less precise. *Own delays are reported:* a request that could have been sent
-//! earlier (it was due and a connection was free) and was not is the generator's fault. This lateness has a
-//! histogram of its own, which is shown beside the server's figures and judged in [`Outcome::is_disturbed`].
+//! because a kernel timer is less precise. *Own delays are reported:* if a request was due and a connection
+//! was free, every further delay before sending is the generator's own. This lateness has a histogram of its
+//! own, which is shown beside the server's figures and judged in [`Outcome::is_disturbed`].
 //!
 //! Requests that are still waiting at the end count with their wait so far, so that an overloaded server's
 //! percentiles are lower bounds; the outcome reports this.
@@ -30,16 +30,17 @@ pub use target::{Target, TargetError};
 
 use crate::latency::{Latencies, LatencyOrigin, readable};
 
-/// Time before a request is due in which the generator polls; earlier, the kernel wakes it.
+/// Time before a due request during which the generator polls; for longer waits it sleeps until the kernel
+/// wakes it.
 pub const SLEEP_NS: u64 = 1_500_000;
 /// Maximum number of connections: each needs a file descriptor.
 pub const CONNECTIONS_MAX: usize = 16_384;
-/// Share of the server's corrected 99th percentile below which the generator's own lateness at the 99th
-/// percentile must stay, or else below [`LATENESS_NS`]; otherwise the run is called disturbed.
+/// Fraction of the server's corrected 99th percentile. A run counts as disturbed if the 99th percentile of
+/// the generator's own lateness exceeds both this fraction and [`LATENESS_NS`].
 const LATENESS_SHARE: f64 = 0.1;
 /// Lateness in nanoseconds that is always acceptable; see [`LATENESS_SHARE`].
 const LATENESS_NS: u64 = 20_000;
-/// Lateness of the generator in nanoseconds below which there is no stall.
+/// Maximum lateness of the generator, in nanoseconds, that does not count as a stall.
 const STALL_NS: u64 = 1_000_000;
 
 /// Parameters of a load run.
@@ -57,7 +58,7 @@ pub struct Plan {
     pub warm_up: Duration,
     /// Time during which requests become due.
     pub duration: Duration,
-    /// Time to wait for answers after that.
+    /// Time to wait for answers after `duration`.
     pub drain: Duration,
 }
 
@@ -108,12 +109,12 @@ pub struct Outcome {
     pub connections: Connections,
     /// Requests that were due after the warm-up.
     pub due: u64,
-    /// Number of those requests that were answered.
+    /// Number of requests in `due` that were answered.
     pub answered: u64,
     /// Answers that reported a refusal or failure (an HTTP status from 400 on, an SMTP reply from 400 on),
     /// including the warm-up.
     pub refused: u64,
-    /// First of those answers.
+    /// Text of the first answer that reported a refusal or failure.
     pub first_refusal: Option<String>,
     /// Requests that were lost with their connection.
     pub lost: u64,
@@ -161,8 +162,8 @@ impl Outcome {
             && own as f64 > LATENESS_SHARE * self.latencies.quantile(LatencyOrigin::Due, 0.99) as f64
     }
 
-    /// Returns whether the generator once stood still for a good part of the worst latency that is reported
-    /// for the server.
+    /// Returns whether the generator once stalled for a substantial part of the worst latency that is
+    /// reported for the server.
     #[must_use]
     pub fn has_stalled(&self) -> bool {
         let own = self.lateness.percentiles(LatencyOrigin::Due).worst;

@@ -86,8 +86,8 @@ pub fn run(target: &Target, plan: &Plan) -> Result<Outcome, LoadError> {
     generator.go(plan)
 }
 
-/// Opens `connections` connections, each of which sends one request and then stays idle. They are closed when
-/// the sockets are dropped; nothing else of them is kept, so that many are cheap.
+/// Opens `connections` connections, each of which sends one request and then stays idle. Only the sockets are
+/// kept, so that many connections are cheap; dropping the sockets closes them.
 ///
 /// # Errors
 /// Returns the errors of [`run`], and [`LoadError::NotReady`] if a request got no answer, or a refusal.

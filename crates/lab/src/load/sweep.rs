@@ -50,7 +50,7 @@ pub struct RateTrial {
 pub struct Knee {
     /// Highest rate that held; `None` if none did.
     pub held: Option<f64>,
-    /// Lowest rate above it that broke; `None` if all held up to the highest rate to try.
+    /// Lowest rate above `held` that broke; `None` if all held up to the highest rate to try.
     pub broke: Option<f64>,
     /// Runs in the order of their rates.
     pub tries: Vec<RateTrial>,
@@ -108,7 +108,7 @@ fn bisect<E>(
         // The last step would exceed the maximum, so the maximum itself is tried.
         if two_of_three(search.to)? { held = Some(search.to) } else { broke = Some(search.to) }
     }
-    // Nothing held: the search goes down by powers of two, at most to a thousandth.
+    // No rate held, so the search halves the rate, down to about a thousandth of the first rate.
     while held.is_none()
         && let Some(lowest) = broke
         && lowest > search.from / 1_000.0

@@ -26,7 +26,7 @@ pub struct Target {
     address: SocketAddr,
     bytes: usize,
     verified: bool,
-    /// Maximum number of requests under way on a connection, where the protocol allows more.
+    /// Maximum number of requests under way on a connection, if the protocol allows more.
     depth_max: usize,
     /// Crypto provider of TLS; `None` is the default one.
     provider: Option<Arc<CryptoProvider>>,
@@ -36,16 +36,16 @@ pub struct Target {
 enum Scheme {
     Http,
     Https,
-    /// HTTP/2 over TLS, by ALPN.
+    /// HTTP/2 over TLS, negotiated by ALPN.
     H2,
-    /// HTTP/2 in the clear, by prior knowledge.
+    /// HTTP/2 without TLS, with prior knowledge.
     H2c,
     Nats,
     Smtp,
     Tcp,
 }
 
-/// Schemes with their default ports. HTTP/2 is called `h2` in ALPN and `h2c` in the clear (RFC 9113 §3.1).
+/// Schemes with their default ports. RFC 9113 §3.1 calls HTTP/2 over TLS `h2` and HTTP/2 without TLS `h2c`.
 const SCHEMES: [(&str, Scheme, u16); 7] = [
     ("http", Scheme::Http, 80),
     ("https", Scheme::Https, 443),
@@ -194,7 +194,7 @@ impl Target {
             Scheme::H2c => Box::new(Http2::new("http", &self.authority, &self.path)),
             Scheme::Tcp => Box::new(Echo::new(self.bytes, ECHO_DEPTH)),
             Scheme::Nats => {
-                // The process id keeps generators apart that load the same server.
+                // The process id distinguishes generators that load the same server.
                 let subject = format!("lab.{}.{number}", std::process::id());
                 Box::new(Nats::new(&subject, self.bytes))
             }

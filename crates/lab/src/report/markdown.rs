@@ -1,6 +1,6 @@
 //! A run as a page of Markdown: every claim with its verdict and an explanation.
 //!
-//! `docs/lab/README.md` is made by this module: the table is the run's, the paragraphs come from
+//! This module renders `docs/lab/README.md`: the table comes from the run, the paragraphs from
 //! [`crate::experiments::explained`]. A paragraph on what has changed since publication is shown only for a
 //! claim that does not hold as published.
 

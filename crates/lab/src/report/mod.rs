@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!   Report ─┬─▶ text      for people at a terminal
-//!           ├─▶ json      for programs; its names stay
-//!           ├─▶ page      one HTML file that stands alone, with the figures drawn
-//!           └─▶ markdown  each claim's verdict, and in words why
+//!           ├─▶ json      for programs; its names are stable
+//!           ├─▶ page      one self-contained HTML file with the figures drawn
+//!           └─▶ markdown  each claim's verdict with an explanation
 //! ```
 
 pub mod drawing;
@@ -58,7 +58,7 @@ pub struct Figure {
     pub title: String,
     /// Drawing: an `<svg>` element that takes its colours from the classes of [`page`].
     pub svg: String,
-    /// Caption: how to read the drawing, and what it stands for in the source.
+    /// Caption: how to read the drawing, and what it corresponds to in the article.
     pub caption: String,
     /// Script that makes the drawing interactive. Without scripts, and in print, the static drawing is shown.
     pub play: Option<InteractiveDrawing>,
@@ -102,13 +102,13 @@ pub struct Judgement {
 pub enum Verdict {
     /// The claim holds as published.
     Holds,
-    /// The claim holds in kind, but with another size of effect.
+    /// The effect exists, but its size differs from the published one.
     HoldsWithAnotherFigure,
     /// The measurement contradicts the claim.
     DoesNotHoldHere,
     /// Something that the test needs is missing.
     CannotBeTestedHere,
-    /// The rounds are further apart than the figures that are compared.
+    /// The rounds scatter more than the compared figures differ.
     TooNoisyToSay,
 }
 

@@ -154,8 +154,7 @@ impl Axis {
         Self { label: format!("{label} (log scale)"), from, to, log: true, ticks }
     }
 
-    /// Returns the position of a value as a fraction of the axis; values outside of it are clamped to its
-    /// ends.
+    /// Returns the position of a value as a fraction of the axis; values beyond its ends are clamped.
     fn fraction(&self, value: f64) -> f64 {
         let place = if self.log {
             (value.max(f64::MIN_POSITIVE).log10() - self.from.log10()) / (self.to.log10() - self.from.log10())
@@ -226,7 +225,7 @@ impl Plot {
         44.0 + below
     }
 
-    /// Returns the entries of the legend: text, x and row.
+    /// Returns the entries of the legend: text, x coordinate and row number.
     fn legend(&self) -> Vec<(String, f64, usize)> {
         let (mut x, mut row) = (LEFT, 0);
         let mut entries = Vec::new();

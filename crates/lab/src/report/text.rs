@@ -1,7 +1,7 @@
 //! A report for people at a terminal.
 //!
 //! Only the verdicts' symbols are coloured, and only if the caller requests it. A table that is wider than
-//! the terminal loses its last columns, and says so.
+//! the terminal is shown without its last columns, with a note.
 
 use std::fmt::Write as _;
 
@@ -83,7 +83,7 @@ fn one(out: &mut String, outcome: &Outcome, style: Style) {
     line(out, &format!("Took {}{drawn}.", time_text(outcome.seconds)));
 }
 
-/// Formats a time in a unit in which it is not zero.
+/// Formats a time in seconds, in milliseconds, or as less than a millisecond.
 fn time_text(seconds: f64) -> String {
     match seconds {
         1.0.. => format!("{seconds:.1} s"),

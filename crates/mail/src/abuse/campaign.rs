@@ -1,26 +1,26 @@
-//! Fingerprints by which nearly equal mails of one campaign are recognized.
+//! Fingerprints that identify nearly equal mails of one campaign.
 //!
-//! The fingerprint is MinHash (Broder 1997) over runs of three words of the body's first bytes: the least
-//! value of each of four hash functions. Two mails that share a fraction *s* of their runs agree in each band
-//! with probability *s*. Tokens that are not words of letters (codes, addresses, dates, numbers of the
-//! markup) are left out, as they differ between mails of one campaign. Fingerprints are used for rates only:
-//! no mail is ever replaced by a similar one.
+//! The fingerprint is MinHash (Broder 1997) over runs of three words in the first bytes of the body: the
+//! minimum of each of four hash functions. Two mails that share a fraction *s* of their runs agree in each
+//! band with probability *s*. Tokens that are not plain words (codes, addresses, dates, numbers in the
+//! markup) are left out, because they differ between mails of one campaign. Fingerprints only feed the rate
+//! limits: no mail is ever replaced by a similar one.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Number of hash functions.
+/// Number of hash functions, one for each band of the fingerprint.
 const BANDS: usize = 4;
-/// Number of bands over their rate that make a mail part of a campaign.
+/// A mail belongs to a campaign if at least this many of its bands exceed their rate.
 pub(super) const BANDS_ALIKE: usize = 3;
-/// Bytes of the body that are fingerprinted.
+/// Number of bytes at the beginning of the body that are fingerprinted.
 const BODY_BYTES_MAX: usize = 4096;
-/// Fewest runs that make a meaningful fingerprint.
+/// Minimum number of three-word runs for a meaningful fingerprint.
 const RUNS_MIN: usize = 8;
-/// Word lengths that count; shorter and longer tokens are left out.
+/// Lengths of the words that enter the fingerprint; shorter and longer tokens are skipped.
 const WORD_LETTERS: std::ops::RangeInclusive<usize> = 2..=WORD_LETTERS_MAX;
 const WORD_LETTERS_MAX: usize = 20;
 
-/// Returns the bands of a mail, or `None` if it has too little text.
+/// Returns the fingerprint of a mail's body, one hash per band, or `None` if the body has too little text.
 pub(super) fn fingerprint(mail: &[u8], seed: u64) -> Option<[u64; BANDS]> {
     let body = memchr::memmem::find(mail, b"\r\n\r\n").map_or(mail, |end| &mail[end + 4..]);
     let body = &body[..body.len().min(BODY_BYTES_MAX)];
@@ -30,7 +30,8 @@ pub(super) fn fingerprint(mail: &[u8], seed: u64) -> Option<[u64; BANDS]> {
     let mut least = [u64::MAX; BANDS];
     let (mut before, mut runs) = ([0u64; 2], 0);
     for word in words {
-        // The copy is on the stack: an allocation for each word was a tenth of the cost of a mail.
+        // The lower-case copy is on the stack: one allocation per word took a tenth of the time spent on a
+        // mail.
         let mut lower = [0; WORD_LETTERS_MAX];
         let lower = &mut lower[..word.len()];
         lower.copy_from_slice(word);
@@ -43,7 +44,7 @@ pub(super) fn fingerprint(mail: &[u8], seed: u64) -> Option<[u64; BANDS]> {
         before = [before[1], word];
         runs += 1;
     }
-    // Rotated, so that the same least value in another band gives another slot.
+    // The rotation differs between bands, so that equal minima in two bands map to different slots.
     (runs >= RUNS_MIN).then(|| std::array::from_fn(|band| least[band].rotate_left(16 * band as u32)))
 }
 

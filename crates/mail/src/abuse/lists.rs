@@ -1,4 +1,4 @@
-//! Ban lists: a text file of banned addresses, senders and subject words, one entry a line.
+//! Ban lists: a text file of banned addresses, senders and subject words, one entry per line.
 //!
 //! ```text
 //! # comment

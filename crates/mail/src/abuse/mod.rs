@@ -52,23 +52,23 @@ pub(crate) enum Judgement {
     Fine,
     /// The peer is near a rate limit: its replies are delayed.
     Slow,
-    /// The peer gets this reply, and this counter grows.
+    /// The peer gets this reply, and the counter is incremented.
     Refuse(Reply, Counter),
 }
 
 /// Open connections of each address and all rates, shared by all cores.
 ///
 /// The tables are lock-free arrays of atomics with a fixed size. A hash chooses the slot; addresses that
-/// collide share one slot and its rate, which errs on the safe side. A rate has a table only if it is
-/// limited. All cores write to the same cache lines here: that is the price of a limit, and only those who
-/// set one pay it.
+/// collide share a slot and its rate, so a collision can only make a limit stricter. A rate has a table only
+/// if it is limited. All cores write to the same cache lines here, a cost that is only paid where a limit is
+/// set.
 #[derive(Debug)]
 pub(crate) struct PeerLimits {
     open: Box<[AtomicU32]>,
     open_max: u32,
     /// KiB of mails being received, by address slot.
     receiving: Box<[AtomicU32]>,
-    /// Bytes that the store holds of incomplete mails, by address slot.
+    /// Bytes of incomplete mails in the store, by address slot.
     parts: Box<[AtomicU64]>,
     connections: RateTable,
     mails: RateTable,
@@ -81,7 +81,7 @@ pub(crate) struct PeerLimits {
 
 /// Slots of the table of open connections.
 const PLACES: usize = 64 * 1024;
-/// Slots of the table of incomplete mails in the store: few addresses send large mails at a time.
+/// Slots of the table of incomplete mails in the store: few addresses send large mails at the same time.
 const PARTS_PLACES: usize = 2048;
 
 impl PeerLimits {
@@ -113,7 +113,7 @@ impl PeerLimits {
         }
     }
 
-    /// Counts another connection of an address; `None` if the address has as many as it may.
+    /// Counts another connection of an address; `None` if the address has reached its limit.
     pub(crate) fn open(self: &Arc<Self>, address: IpAddr) -> Option<ConnectionSlot> {
         if self.open.is_empty() {
             return Some(ConnectionSlot { peers: Arc::clone(self), place: None });
@@ -127,7 +127,7 @@ impl PeerLimits {
     }
 
     /// Changes the memory charged for one mail of an address from `before` to `after` bytes. Returns the
-    /// address's total, rounded to KiB.
+    /// address's new total, rounded to KiB.
     pub(crate) fn update_receiving(&self, address: IpAddr, before: usize, after: usize) -> usize {
         let kib = |bytes: usize| u32::try_from(bytes >> 10).unwrap_or(u32::MAX);
         let more = kib(after).wrapping_sub(kib(before));
@@ -135,7 +135,7 @@ impl PeerLimits {
         (held.wrapping_add(more) as usize) << 10
     }
 
-    /// Returns the count of bytes that the store holds of an address's incomplete mails.
+    /// Returns the counter of the bytes that the store holds of an address's incomplete mails.
     pub(crate) fn parts(&self, address: IpAddr) -> &AtomicU64 {
         &self.parts[self.hash_of(address) as usize % PARTS_PLACES]
     }

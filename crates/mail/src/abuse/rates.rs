@@ -1,4 +1,4 @@
-//! Rate limits: a number a minute, with bursts of half a minute's worth.
+//! Rate limits per minute, with bursts of up to half a minute's worth.
 //!
 //! Each slot is one word: the time up to which arrivals are paid for (the generic cell rate algorithm, ITU-T
 //! I.371).
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use std::time::Duration;
 
-/// Rates beyond which a peer is refused. From half of a full burst on, its replies are delayed. 0: no limit.
+/// Rates above which a peer is refused. Replies are delayed once half of the burst is used. 0: no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Rates {
     /// Connections from one address (IPv6: one /64).
@@ -39,7 +39,8 @@ const BURST_MS: u64 = 30_000;
 /// One rate limit with a slot for each key's hash.
 #[derive(Debug)]
 pub(super) struct RateTable {
-    /// Microseconds up to which arrivals are paid for.
+    /// Theoretical arrival time of each slot (ITU-T I.371), in microseconds: arrivals up to then are paid
+    /// for.
     paid_us: Box<[AtomicU64]>,
     each_us: u64,
 }
@@ -58,8 +59,8 @@ impl RateTable {
         !self.paid_us.is_empty()
     }
 
-    /// Counts one more arrival for `hash`. An arrival over the rate is not paid for, so that a sender that
-    /// waits is accepted again.
+    /// Counts an arrival for `hash`. An arrival over the rate is refused and not counted, so that a sender
+    /// that waits is accepted again.
     pub(super) fn charge(&self, hash: impl FnOnce() -> u64, now_ms: u64) -> RateVerdict {
         if self.paid_us.is_empty() {
             return RateVerdict::Fine;

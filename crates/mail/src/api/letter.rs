@@ -19,7 +19,7 @@ pub(super) struct Entry<'a> {
     pub(super) from: Cow<'a, str>,
     /// The sender's address.
     pub(super) fromfull: Cow<'a, str>,
-    /// MAIL FROM.
+    /// Sender address of MAIL FROM.
     pub(super) origfrom: Cow<'a, str>,
     /// Local part of the inbox, in quotes if needed.
     pub(super) to: Cow<'a, str>,
@@ -133,7 +133,7 @@ pub(super) struct MailWithFindings {
     letter: Letter,
     /// One-time codes, the likeliest first.
     codes: Vec<String>,
-    /// Real targets of the links.
+    /// URLs that the links of the mail point to.
     links: Vec<String>,
 }
 

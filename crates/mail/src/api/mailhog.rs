@@ -56,9 +56,9 @@ use crate::{
 /// Default and largest page size, as in MailHog.
 const LIMIT: usize = 50;
 const LIMIT_MAX: usize = 250;
-/// Most mails of the v1 list, which has no pages.
+/// Maximum number of mails in the v1 list, which has no pages.
 const LIMIT_V1: usize = 1000;
-/// Most mails that a search finds; beyond, its `total` is this number.
+/// Maximum number of mails that a search finds; if more match, `total` is this number.
 const FOUND_MAX: usize = 10_000;
 
 pub(super) fn routes<M: Mailboxes>(before: Routes<M>) -> Routes<M> {
@@ -186,7 +186,7 @@ async fn message<M: Mailboxes>(
     PathParams(named): PathParams<MessageParams>,
 ) -> Result<Response, Fault> {
     let mail = fetch(&app, client, &scope, &named.id).await?;
-    // The bytes are charged as the response from here on.
+    // From here on the memory is charged to the response.
     let (json, _held) = lists::printed(&app, client, mail, b"", write).await?;
     Ok(([(header::CONTENT_TYPE, "application/json")], json).into_response())
 }
@@ -283,14 +283,14 @@ async fn event<M: Mailboxes>(
     told: LiveEvent,
 ) -> Option<String> {
     let LiveEvent::Arrived(summary) = told else { return None };
-    // The mail is gone again, or there is no room for it: no event is sent.
+    // No event is sent if the mail was deleted meanwhile or there is no memory for it.
     let mail = app.mail_in(client, &scope, summary.id).await.ok().flatten()?;
     let (json, _held) = lists::printed(&app, client, mail, b"", write).await.ok()?;
     String::from_utf8(json).ok()
 }
 
-/// Writes a mail in MailHog's fields. Without bodies the texts of the mail and of its parts are empty, but
-/// sizes stay.
+/// Writes a mail in MailHog's fields. Without bodies, the texts of the mail and of its parts are empty, but
+/// their sizes are still given.
 fn write(mail: &Mail, until: &StepLimit, extent: Extent, out: &mut ChargedBuffer) -> serde_json::Result<()> {
     let prepared = ParsedMail::within(&mail.raw, until);
     let reading = prepared.read();
@@ -382,9 +382,9 @@ impl<'a> Mime<'a> {
 }
 
 impl<'a> Content<'a> {
-    /// Builds the content of a part at this depth. Unlike MailHog's, a multipart within a part has no body of
-    /// its own: its parts have it, and with multiparts at twenty levels a mail would be repeated twenty
-    /// times.
+    /// Builds the content of a part at this depth. Unlike in MailHog, a multipart within a part has no body
+    /// of its own, because its parts have one: with multiparts nested twenty levels deep the mail would be
+    /// repeated twenty times.
     fn of(piece: &'a RawPart<'a>, extent: Extent, depth: usize) -> Self {
         let is_told = extent == Extent::Whole && (piece.pieces.is_empty() || depth < 2);
         Self {
@@ -455,7 +455,8 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let (mail, ()) = runtime.block_on(twin.mail_into(&Scope::All, MailId(1), ())).unwrap().unwrap();
         let told = |extent| shape(&mail, extent).to_string().matches("text").count() / 10_000;
-        // The mail, its content, the first part and the innermost part, and the repetitions in `MIME`.
+        // The text appears in the mail, its content, the first part and the innermost part, and again in
+        // `MIME`.
         assert_eq!((told(Extent::Whole), told(Extent::Heads)), (6, 0));
     }
 

@@ -139,7 +139,7 @@ impl<M: Mailboxes> Routes<M> {
         &self.groups
     }
 
-    /// Returns the router, and the list of all routes.
+    /// Returns the router and the list of all its routes.
     pub(crate) fn finish(self) -> (ApiRouter<M>, Vec<(Method, String)>) {
         (self.router, self.all)
     }

@@ -30,8 +30,8 @@ const SEND_MAX: Duration = Duration::from_secs(30);
 /// to skip it.
 ///
 /// # Errors
-/// Returns a [`Fault`] if the request is no WebSocket upgrade, comes from a page of another site, or finds no
-/// listener slot.
+/// Returns a [`Fault`] if the request is not a WebSocket upgrade, comes from a page of another site, or finds
+/// no free listener slot.
 pub(super) async fn stream_events<M: Mailboxes, S, F>(
     app: Arc<App<M>>,
     client: Client,
@@ -46,7 +46,7 @@ where
 {
     let upgrade = upgrade
         .map_err(|_| Fault::Bad("a WebSocket is needed here: send `Upgrade: websocket`".to_owned()))?;
-    // Browsers let any page open a WebSocket to any address and, unlike with a GET, read the responses.
+    // Browsers let any page open a WebSocket to any address and, unlike with a GET, read the messages.
     app.check_asker(headers)?;
     let mut arrivals = ScopeEvents::new(&app, client, scope, None).await?;
     let upgrade = upgrade.max_message_size(MESSAGE_BYTES_MAX).max_frame_size(MESSAGE_BYTES_MAX);
@@ -54,8 +54,8 @@ where
         loop {
             let message = tokio::select! {
                 told = arrivals.next() => match told {
-                    // Formatted outside of the `select!` wait: a message of the client would otherwise cancel
-                    // it and lose the event.
+                    // Events are formatted outside of `select!`: a message of the client would otherwise
+                    // cancel the formatting and lose the event.
                     Some(told) => match say(Arc::clone(&app), client, arrivals.scope().clone(), told).await {
                         Some(event) => Message::Text(event.into()),
                         None => continue,

@@ -23,7 +23,7 @@ use crate::{
 
 /// Default timeout.
 const WAIT: Duration = Duration::from_secs(30);
-/// Longest timeout; beyond, a connection would be idle for too long.
+/// Longest timeout; a longer one would leave the connection idle for too long.
 pub(super) const WAIT_MAX: Duration = Duration::from_secs(300);
 
 /// Conditions on the mail, all of which must hold.
@@ -74,7 +74,8 @@ impl WaitQuery {
     }
 }
 
-/// Smallest number that means milliseconds since 1970; smaller ones are seconds: the year 1973 or 5138.
+/// Numbers from this one on are milliseconds since 1970, smaller ones seconds. This number is in 1973 as
+/// milliseconds, and in the year 5138 as seconds.
 const SINCE_MS_MIN: u64 = 100_000_000_000;
 
 /// Parses a point in time: milliseconds or seconds since 1970, a day, or a day and a time of day.
@@ -92,7 +93,7 @@ fn since_ms(text: &str) -> Result<u64, Fault> {
     }
 }
 
-/// Returns the newest matching mail, stored already or arriving in time.
+/// Returns the newest matching mail, whether it is stored already or arrives before the timeout.
 pub(super) async fn wait<M: Mailboxes>(
     app: &Arc<App<M>>,
     client: Client,

@@ -1,5 +1,6 @@
-//! What fuzz targets hold of this crate that nobody else can name: a record of the log, the header of a proxy, words in
-//! paths and files, a mail's first lines. Built for tests, which replay the seeds, and by the fuzzer; in no program.
+//! Fuzz checks of items that are private to this crate: log records, PROXY headers, words in paths and files,
+//! and the first lines of a mail. Only tests, which replay the seeds, and the fuzzer are built with this
+//! module.
 
 #![allow(clippy::expect_used, reason = "a check may fail")]
 
@@ -21,8 +22,9 @@ mod words;
 
 pub use words::{mail_head, mail_words};
 
-/// A record of the log: what is read from it, written again, is the same bytes; a beginning of it wants more, and no
-/// more than there is; whoever puts head and body of a shared one together gets a whole one that says the same.
+/// Fuzzes log records. A decoded record encodes to the same bytes; a truncated record needs more bytes, but
+/// no more than the record has; and joining the head and the shared body of a mail gives a whole record with
+/// the same content.
 pub fn mail_record(bytes: &[u8]) {
     let stored = match decode(bytes) {
         DecodeOutcome::Whole(stored) => stored,
@@ -91,8 +93,8 @@ fn decoded(bytes: &[u8]) -> crate::store::record::StoredMeta<'_> {
     }
 }
 
-/// The header of a proxy: it ends where it says, each beginning of it wants more, and whom it names is named by a header
-/// of either version that is written anew.
+/// Fuzzes PROXY headers. A header ends at its declared length, each proper prefix needs more bytes, and its
+/// peer survives encoding as a header of either version.
 pub fn proxy_header(bytes: &[u8]) {
     let said = header(bytes);
     let certain = match said {

@@ -1,5 +1,6 @@
-//! What people and programs write in paths, files and heads: which mails (`web::scope`), for how long (`api::duration`),
-//! who is banned (`abuse::lists`), and a mail's first lines (`head`, `bodies`, `sendmail`).
+//! Fuzz checks of text that people and programs write in paths, files and heads: scopes (`web::scope`),
+//! durations (`api::duration`), ban lists (`abuse::lists`), and the first lines of a mail (`head`, `bodies`,
+//! `sendmail`).
 
 use std::time::Duration;
 
@@ -13,8 +14,9 @@ use crate::{
 
 const DOMAIN: &str = "night.test";
 
-/// A scope is named so that it is read back, and one inbox is never many; a duration is what its unit says, at most the
-/// bound; a list of bans says the line that is wrong, and one more line changes none of the others.
+/// Fuzzes scopes, durations and ban lists. A scope's name parses to the same scope, and a single inbox never
+/// becomes several; a duration has the value of its unit, up to the maximum; an error in a ban list has its
+/// line number, and additional lines do not change the other entries.
 pub fn mail_words(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     if let Ok(scope) = Scope::of(text, DOMAIN) {
@@ -67,8 +69,8 @@ fn check_lists(text: &str) {
     }
 }
 
-/// A head's fields are where the twin finds them; a body that may be shared and its head are the mail; and what a program
-/// hands to sendmail is a mail with a head, whose end nobody can fake within it.
+/// Fuzzes the head of a mail. Its fields agree with the slow twin; the head and the shareable body together
+/// are the mail; and a mail that is passed to sendmail gets a head, and cannot contain a false end of data.
 pub fn mail_head(bytes: &[u8]) {
     let fields = list_head::fields(bytes);
     assert_eq!((fields.from, fields.subject), (twin(bytes, b"from"), twin(bytes, b"subject")));
@@ -98,7 +100,7 @@ pub fn mail_head(bytes: &[u8]) {
     }
 }
 
-/// The body of the first field of this name, found by lines.
+/// Slow twin: returns the value of the first field with this name, found line by line.
 fn twin<'a>(mail: &'a [u8], name: &[u8]) -> &'a [u8] {
     let mut at = 0;
     for line in mail.split_inclusive(|byte| *byte == b'\n') {
@@ -122,7 +124,8 @@ fn twin<'a>(mail: &'a [u8], name: &[u8]) -> &'a [u8] {
     b""
 }
 
-/// Whether the lines before, back to the one that does not begin with a blank, are a field that goes on here.
+/// Returns whether the lines before `begin`, back to the first that has no leading blank, are a field that
+/// continues here.
 fn is_field_before(mail: &[u8], begin: usize) -> bool {
     let mut lines: Vec<&[u8]> = mail[..begin].split_inclusive(|byte| *byte == b'\n').collect();
     while let Some(line) = lines.pop() {

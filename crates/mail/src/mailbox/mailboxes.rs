@@ -16,7 +16,7 @@ use std::{future::Future, net::IpAddr, sync::Arc};
 use crate::render::PARSED_BYTES_MAX;
 use crate::store::annotations::{Note, RecoveredNote};
 
-/// An inbox: a local part by the rules of the address (case folded, plus-tag cut), at a domain in lower case.
+/// An inbox: a normalized local part (case folded, plus-tag removed) at a lower-case domain.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Inbox {
     /// Local part, folded.
@@ -74,12 +74,12 @@ impl Summary {
 pub struct Mail {
     /// Summary of the mail.
     pub summary: Summary,
-    /// Recipients as given in RCPT TO: over all inboxes all of them, otherwise those within the scope, so
-    /// that Bcc recipients stay hidden from the others.
+    /// Recipients as given in RCPT TO. Over all inboxes these are all recipients; otherwise only those within
+    /// the scope, so that Bcc recipients stay hidden from the others.
     pub recipients: Arc<[Box<str>]>,
-    /// Content after dot-unstuffing, with our Received field in front. Of a mail larger than
-    /// [`PARSED_BYTES_MAX`] these are the first `PARSED_BYTES_MAX` + 1 bytes, so that a parser sees that the
-    /// mail is cut.
+    /// Content after dot-unstuffing, preceded by our Received field. For a mail larger than
+    /// [`PARSED_BYTES_MAX`] these are the first `PARSED_BYTES_MAX` + 1 bytes, so that a parser can tell that
+    /// the mail is cut.
     pub raw: Arc<[u8]>,
 }
 
@@ -134,7 +134,7 @@ impl Scope {
         self.contains_address(&inbox.local, &inbox.domain)
     }
 
-    /// Returns whether an inbox, given in its parts, is within the scope.
+    /// Returns whether an inbox, given as local part and domain, is within the scope.
     #[must_use]
     pub fn contains_address(&self, own_local: &str, own_domain: &str) -> bool {
         match self {
@@ -178,7 +178,7 @@ pub enum Event {
     Missed,
 }
 
-/// Remainder of a mail that one inbox has dropped.
+/// State of a mail after one inbox has dropped it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RemainingName {
     /// No inbox has the mail.
@@ -204,7 +204,7 @@ pub struct Totals {
     pub refused: u64,
 }
 
-/// Reason for which a question has no answer.
+/// Reason why a question has no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unavailable {
     /// The server is stopping.
@@ -237,10 +237,11 @@ impl ReadBudget for () {
     }
 }
 
-/// Some of the stored mails over all inboxes, each with its arrival, and the position to continue from.
+/// A page of the stored mails over all inboxes, each with its arrival time, and the position to continue
+/// from.
 pub type StoredPage<At> = (Vec<(MailId, u64)>, Option<At>);
 
-/// The stored mail.
+/// Access to the stored mail.
 pub trait Mailboxes: Clone + Send + Sync + 'static {
     /// Lists mails, newest first. Readers of the same mail share one summary in memory.
     fn list(
@@ -251,7 +252,7 @@ pub trait Mailboxes: Clone + Send + Sync + 'static {
     ) -> impl Future<Output = Result<Vec<Arc<Summary>>, Unavailable>> + Send;
     /// Returns the number of mails in a list.
     fn count(&self, scope: &Scope) -> impl Future<Output = Result<u64, Unavailable>> + Send;
-    /// Returns the summaries of those of the mails that exist within the scope.
+    /// Returns the summaries of the given mails, except for those that do not exist within the scope.
     fn find(
         &self,
         scope: &Scope,
@@ -282,7 +283,7 @@ pub trait Mailboxes: Clone + Send + Sync + 'static {
             Ok(mails)
         }
     }
-    /// Reads a mail of any size over all inboxes; `None` if it is gone or never existed.
+    /// Reads a mail of any size over all inboxes; `None` if the mail was deleted or never existed.
     fn mail(&self, id: MailId) -> impl Future<Output = Result<Option<Mail>, Unavailable>> + Send {
         async move { Ok(self.mail_into(&Scope::All, id, ()).await?.map(|(mail, ())| mail)) }
     }
@@ -300,14 +301,14 @@ pub trait Mailboxes: Clone + Send + Sync + 'static {
             Ok(read.map(|(mail, room)| (whole(mail), room)))
         }
     }
-    /// Reads a piece of a mail; `None` if the mail is gone meanwhile or the piece is damaged.
+    /// Reads a piece of a mail; `None` if the mail was deleted meanwhile or the piece is damaged.
     fn piece(&self, at: PieceLocation) -> impl Future<Output = Result<Option<Vec<u8>>, Unavailable>> + Send {
         let _ = at;
         async { Ok(None) }
     }
-    /// Lists the mails over all inboxes in no order: about `most` of them, each with its arrival, and the
-    /// position to continue from, beginning with 0. Mails that arrive or go meanwhile may or may not be
-    /// included.
+    /// Lists the mails over all inboxes in arbitrary order: about `most` of them, each with its arrival time,
+    /// and the position to continue from, beginning with 0. Mails that arrive or are deleted meanwhile may or
+    /// may not be included.
     fn list_stored(
         &self,
         from: u64,
@@ -329,21 +330,23 @@ pub trait Mailboxes: Clone + Send + Sync + 'static {
     }
     /// Returns all IDs of a mail, one for each inbox that it was delivered to.
     fn names_of(&self, letter: MailId) -> impl Future<Output = Result<Vec<MailId>, Unavailable>> + Send;
-    /// Deletes a mail, over all inboxes from each of them, otherwise from its own. Returns whether it
-    /// existed. On return the mail cannot be read there any more, and a crash does not bring it back.
+    /// Deletes a mail: from each of its inboxes if the scope is all inboxes, otherwise from its own. Returns
+    /// whether it existed. Once this returns, the mail cannot be read there any more, and a crash does not
+    /// bring it back.
     fn delete(&self, scope: &Scope, id: MailId) -> impl Future<Output = Result<bool, Unavailable>> + Send;
-    /// Deletes all mails of a scope. Returns how many, each counted once for each inbox that had it.
+    /// Deletes all mails of a scope. Returns their number; a mail counts once for each inbox that had it.
     fn delete_all(&self, scope: &Scope) -> impl Future<Output = Result<u64, Unavailable>> + Send;
-    /// Makes mails expire at a given time, unless they do earlier. On return a crash does not undo it. Mails
-    /// that are gone are skipped.
+    /// Makes mails expire at a given time, unless they expire earlier. Once this returns, a crash does not
+    /// undo it. Mails that no longer exist are skipped.
     fn expire_early(
         &self,
         ids: &[MailId],
         expires_ms: u64,
     ) -> impl Future<Output = Result<(), Unavailable>> + Send;
-    /// Replaces the notes of mails. On return a crash does not undo it. Mails that are gone are skipped.
+    /// Replaces the flags and tags of mails. Once this returns, a crash does not undo it. Mails that no
+    /// longer exist are skipped.
     fn write_note(&self, notes: Vec<(MailId, Note)>) -> impl Future<Output = Result<(), Unavailable>> + Send;
-    /// Takes the notes that the start recovered; only the first call returns them.
+    /// Takes the flags and tags that were recovered at the start; only the first call returns them.
     fn take_recovered_notes(&self) -> Vec<RecoveredNote>;
     /// Accepts a mail that `peer` submitted by the API, with the same bans and rates as SMTP.
     fn deliver(
@@ -353,7 +356,7 @@ pub trait Mailboxes: Clone + Send + Sync + 'static {
         recipients: &[String],
         raw: &[u8],
     ) -> impl Future<Output = Result<Vec<MailId>, Unavailable>> + Send;
-    /// Subscribes to all events from now on; a listener that lags loses the oldest events and is notified.
+    /// Subscribes to all events from now on. A listener that lags loses the oldest events and is told so.
     fn events(&self) -> tokio::sync::broadcast::Receiver<Event>;
     /// Returns the counts that pages show.
     fn totals(&self) -> Totals;

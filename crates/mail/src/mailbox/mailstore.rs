@@ -42,7 +42,7 @@ type Lock<T> = std::sync::Mutex<T>;
 /// Addresses of recipients, as given in RCPT TO.
 type Recipients = Arc<[Box<str>]>;
 
-/// Handle on the stored mail. Clones ask the same cores.
+/// Handle on the stored mail. All clones query the same cores.
 #[derive(Clone)]
 pub struct Mailstore {
     inner: Arc<Inner>,
@@ -69,7 +69,7 @@ impl Mailstore {
         counters: Arc<CounterSet<Counter>>,
         noted: Vec<RecoveredNote>,
     ) -> Self {
-        // Counter row after those of the cores, for events in this handle.
+        // Events in this handle are counted in an extra row after those of the cores.
         let outside = Lock::new((sender, counters.core(cores)));
         let inner = Inner {
             shared: Arc::downgrade(shared),
@@ -148,7 +148,7 @@ impl Mailstore {
         tokio::task::spawn_blocking(move || work(&me)).await.map_err(|_| Unavailable::Stopping)
     }
 
-    /// Reads the summary of a mail from the log; `None` if the mail is gone or damaged.
+    /// Reads the summary of a mail from the log; `None` if the mail was deleted or is damaged.
     fn read_summary(&self, place: Place, out: &mut Vec<u8>) -> Result<Option<Summary>, Unavailable> {
         let Some(location) = Location::from_bits(place.location) else { return Ok(None) };
         let reader = self.reader()?;
@@ -205,7 +205,7 @@ impl Mailstore {
         let Some((source, recipients)) = self.read_source(scope, place, room)? else { return Ok(None) };
         let Source { summary, front: mut raw, pieces } = source;
         if !pieces.is_empty() {
-            // One byte more than a parser takes, as a sign that the mail is cut.
+            // One byte more than the parser's limit is read, so that a cut mail can be recognized.
             let most = PARSED_BYTES_MAX + 1;
             let wanted = most.min(usize::try_from(summary.size_bytes).unwrap_or(usize::MAX));
             let rest = wanted.saturating_sub(raw.len());
@@ -306,8 +306,8 @@ impl Mailstore {
         .await?
     }
 
-    /// Maps read errors. A mail that is gone is no error: it was deleted after it was looked up. A damaged
-    /// mail is counted, and treated as gone.
+    /// Maps read errors. A missing mail is not an error, as it was deleted after it was looked up. A damaged
+    /// mail is counted, and treated as missing.
     fn found_or_gone<T>(&self, read: Result<T, ReadError>) -> Result<Option<T>, Unavailable> {
         match read {
             Ok(value) => Ok(Some(value)),
@@ -326,7 +326,7 @@ impl Mailstore {
     }
 }
 
-/// Returns the location of a mail that the scope shows; over all inboxes this includes mails that their own
+/// Returns the location of a mail that the scope shows; all inboxes together also show mails that their own
 /// inbox has dropped.
 fn shown_place(scope: &Scope, found: ListEntry) -> Option<Place> {
     Some(found.place).filter(|place| *scope == Scope::All || !place.is_let_go)
@@ -342,7 +342,7 @@ impl Mailboxes for Mailstore {
         }
         let mut found: Vec<ListEntry> = Vec::new();
         for core in owners {
-            // Each core may have all of the wanted mails.
+            // All of the wanted mails may be on one core.
             let (scope, limit) = (scope.clone(), skip.saturating_add(limit));
             let question = |answer| Question::List { scope, skip: 0, limit, answer };
             found.append(&mut self.ask(core, question).await?);
@@ -548,7 +548,7 @@ impl Mailboxes for Mailstore {
     }
 }
 
-/// Decodes the summary of a stored mail. The arrival time is that of the index, which is correct even if the
+/// Decodes the summary of a stored mail. The arrival time comes from the index, which is correct even if the
 /// clock was set back.
 fn summary_at(stored: &record::StoredMeta<'_>, place: Place, record_bytes: u64) -> Option<Summary> {
     let summary = stored.summary(place.id, record_bytes, place.expires_ms)?;

@@ -23,9 +23,10 @@ use crate::{
 
 /// Mails visited in one step of a walk: a fraction of a millisecond.
 const STEPS: usize = 2048;
-/// Restarts of a walk that lost its position; after these the answer has what was found.
+/// Maximum number of times that a walk restarts after losing its position; the answer then has what was found
+/// so far.
 const WALKS_MAX: usize = 8;
-/// Mails deleted before the loop is yielded.
+/// Number of mails deleted before the task yields to the loop.
 const DELETES: usize = 256;
 
 /// Answers a question, at once or in a task of its own.
@@ -113,7 +114,7 @@ fn list_entry(core: &Core, place: Place) -> ListEntry {
 #[derive(Clone, Copy)]
 enum WalkTarget<'a> {
     Scope(&'a Scope),
-    /// Entries of inboxes here whose mail has another first inbox.
+    /// Entries in this core's inboxes of mails that were first delivered to another inbox.
     Others,
 }
 
@@ -147,7 +148,8 @@ async fn walk(core: &Core, over: WalkTarget<'_>, limit: usize) -> Vec<Place> {
     places
 }
 
-/// Deletes mails permanently and returns how many existed. On return a crash does not bring them back.
+/// Deletes mails permanently and returns how many existed. Once this returns, a crash does not bring them
+/// back.
 async fn delete(core: &Core, ids: &[MailId]) -> Result<u64, String> {
     let (mut count, mut last, mut unwritten) = (0, None, 0u64);
     for batch in ids.chunks(DELETES) {
@@ -173,7 +175,7 @@ async fn delete(core: &Core, ids: &[MailId]) -> Result<u64, String> {
     Ok(count)
 }
 
-/// Makes mails expire earlier. On return a crash does not undo it.
+/// Makes mails expire earlier. Once this returns, a crash does not undo it.
 async fn expire_early(core: &Core, ids: &[MailId], expires_ms: u64) -> Result<(), Unavailable> {
     let (mut last, mut refused) = (None, Ok(()));
     for &id in ids {
@@ -188,7 +190,7 @@ async fn expire_early(core: &Core, ids: &[MailId], expires_ms: u64) -> Result<()
     refused
 }
 
-/// Writes the notes of mails. On return a crash does not undo it.
+/// Stores the flags and tags of mails. Once this returns, a crash does not undo it.
 async fn write_note(core: &Core, notes: &[(MailId, Note)]) -> Result<(), Unavailable> {
     let mut last = None;
     for batch in notes.chunks(DELETES) {
@@ -278,7 +280,7 @@ async fn deliver(
     unreachable!("the last try ends it")
 }
 
-/// Gives up a mail of the API for which there is no room, and returns the error.
+/// Discards a mail submitted by the API that could not be stored, and returns the error.
 fn refuse_api_mail(
     core: &Core,
     envelope: &mut Envelope,
@@ -300,8 +302,8 @@ fn refuse_api_mail(
     Err(Unavailable::Refused(why.to_owned()))
 }
 
-/// Checks a mail of the API against bans and rates, which a session checks command by command. Returns
-/// whether the answer is to be delayed.
+/// Checks a mail submitted by the API against bans and rates, as an SMTP session does at each command.
+/// Returns whether the response is to be delayed.
 fn check_abuse(core: &Core, peer: IpAddr, envelope: &Envelope, raw: &[u8]) -> Result<bool, Unavailable> {
     let (abuse, now_ms) = (core.abuse.borrow(), core.now_ms());
     let mut is_slow = false;
@@ -314,7 +316,7 @@ fn check_abuse(core: &Core, peer: IpAddr, envelope: &Envelope, raw: &[u8]) -> Re
         Judgement::Refuse(reply, counter) => {
             core.count(counter);
             Err(match reply.code {
-                // The mail may be accepted later.
+                // The client may try again later.
                 400..500 => Unavailable::TooOften(reply.text),
                 _ => Unavailable::Refused(reply.text.to_owned()),
             })

@@ -1,9 +1,9 @@
-//! The stored mail in plain memory: a slow, obvious twin that the real store is compared with, and on which
-//! pages are tested.
+//! The stored mail in plain memory: a slow, obvious twin that the real store is compared with, and that
+//! serves the tests of pages.
 //!
-//! The twin is one list in order of arrival behind one lock; each question walks all of it. Retention is that
-//! of the real store: by age, by count per inbox, by total bytes, oldest first. It is applied at each
-//! delivery and each question.
+//! The twin is one list in order of arrival behind one lock; each question walks the whole list. The rules of
+//! retention are the same as in the real store: by age, by count per inbox, by total bytes, oldest first.
+//! They are applied at each delivery and each question.
 #![expect(
     clippy::disallowed_types,
     reason = "the slow twin of tests and samples: no server's request waits for it"
@@ -25,9 +25,9 @@ use crate::{
     store::annotations::{Note, RecoveredNote},
 };
 
-/// Events that a listener may lag behind before it loses the oldest.
+/// Number of events that a listener may lag behind before it loses the oldest.
 const EVENTS_BEHIND_MAX: usize = 1024;
-/// Bytes kept of a field: no line is longer (RFC 5322, 2.1.1).
+/// Maximum number of bytes kept of a header field: no line is longer (RFC 5322, 2.1.1).
 const FIELD_BYTES_MAX: usize = 998;
 
 /// Limits on stored mail.
@@ -35,9 +35,9 @@ const FIELD_BYTES_MAX: usize = 998;
 pub struct Retention {
     /// Milliseconds from a mail's arrival to its expiry.
     pub age_ms: u64,
-    /// Most mails in one inbox; one more drops the oldest there.
+    /// Maximum number of mails in one inbox; another arrival drops the oldest of the inbox.
     pub per_inbox_max: usize,
-    /// Most bytes of all mails; beyond, the oldest of all are dropped.
+    /// Maximum size of all mails in bytes; when it is exceeded, the oldest mails are dropped.
     pub bytes_max: u64,
     /// Largest mail; a larger one is refused.
     pub mail_bytes_max: u64,
@@ -180,7 +180,8 @@ impl Twin {
         state
     }
 
-    /// Applies retention in the plainest way: by age, then by count, then by bytes; the oldest are dropped.
+    /// Applies retention in the simplest way: by age, then by count, then by bytes; the oldest mails are
+    /// dropped.
     fn forget(&self, state: &mut State, now_ms: u64) {
         let retention = self.shared.retention;
         let mut gone: HashSet<MailId> = state
@@ -216,7 +217,7 @@ impl Twin {
             let known = state.letters.iter_mut().find(|known| known.summary.id == letter);
             let was_known = known.is_some();
             if let Some(known) = known.filter(|_| id == letter) {
-                // The mail now expires when it does in the other inboxes.
+                // The mail now expires when its entries in the other inboxes do.
                 known.summary.expires_ms =
                     known.summary.arrived_ms.saturating_add(self.shared.retention.age_ms);
             }
@@ -238,7 +239,7 @@ impl Twin {
 }
 
 impl State {
-    /// Finds a mail by ID; over all inboxes by each of its IDs.
+    /// Finds a mail by ID. Over all inboxes, any of the mail's IDs finds it.
     fn find(&self, scope: &Scope, id: MailId) -> Option<&Mail> {
         let letters = self.letters.iter().filter(|_| *scope == Scope::All);
         letters.chain(&self.mails).find(|mail| mail.summary.id == id && scope.contains(&mail.summary.inbox))
@@ -355,7 +356,7 @@ impl Mailboxes for Twin {
     }
 }
 
-/// Returns the first field of that name in the head, unfolded (RFC 5322, 2.2.3) and trimmed.
+/// Returns the first field with this name in the head, unfolded (RFC 5322, 2.2.3) and trimmed.
 fn field(raw: &[u8], name: &[u8]) -> Vec<u8> {
     let mut value: Option<Vec<u8>> = None;
     for line in raw.split(|&byte| byte == b'\n') {

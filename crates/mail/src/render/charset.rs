@@ -5,14 +5,14 @@ use std::borrow::Cow;
 
 use mail_parser::decoders::charsets::map::charset_decoder;
 
-/// Decodes bytes. Without a known charset name UTF-8 is tried first, then windows-1252, which programs that
-/// name no charset mostly mean.
+/// Decodes bytes. If the charset is missing or unknown, UTF-8 is tried first, then windows-1252, the most
+/// likely charset of programs that do not name one.
 pub(super) fn decoded<'a>(charset: Option<&str>, bytes: &'a [u8]) -> Cow<'a, str> {
     if let Some(text) = with_mark(bytes) {
         return text;
     }
     let named = charset.map(str::trim).filter(|name| !is_ascii(name));
-    // The library does not decode UTF-8.
+    // mail-parser has no decoder for UTF-8.
     if named.is_some_and(|name| name.eq_ignore_ascii_case("utf-8") || name.eq_ignore_ascii_case("utf8")) {
         return String::from_utf8_lossy(bytes);
     }
@@ -28,7 +28,8 @@ pub(super) fn decoded<'a>(charset: Option<&str>, bytes: &'a [u8]) -> Cow<'a, str
     }
 }
 
-/// Decodes a text that begins with a byte order mark, which tells its charset; `None` if there is no mark.
+/// Decodes a text that begins with a byte order mark, which determines its charset; `None` if there is no
+/// mark.
 fn with_mark(bytes: &[u8]) -> Option<Cow<'_, str>> {
     let utf16 = |bytes: &[u8], of: fn([u8; 2]) -> u16| {
         let units = bytes.chunks_exact(2).map(|pair| of([pair[0], pair[1]]));

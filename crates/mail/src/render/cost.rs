@@ -1,11 +1,11 @@
 //! Limits on the cost of parsing HTML, checked before and during parsing.
 //!
-//! The parsing rules (HTML, 13.2) have no limits, and hostile HTML needs few bytes:
-//! - each attribute of a tag is compared with all before it: one tag with 60,000 took 11 s;
-//! - most tags walk the stack of open elements, however deep it is;
-//! - formatting elements that were left open are reconstructed in each following block, attributes included (13.2.4.3):
+//! The parsing rules (HTML, 13.2) have no limits, and a few bytes of hostile HTML can be expensive:
+//! - each attribute of a tag is compared with all previous ones: a tag with 60,000 attributes took 11 s;
+//! - most tags walk the stack of open elements, whose depth is unlimited;
+//! - unclosed formatting elements are reconstructed in each following block, attributes included (13.2.4.3):
 //!   10,000 of them before 10,000 paragraphs, in 200 KB, are a hundred million elements;
-//! - content that is not allowed in a table is inserted before it, after a search among all that is there.
+//! - content that is not allowed in a table is inserted before the table, after a search of everything already there.
 //!
 //! ```text
 //!  source ─▶ attributes, by the tokenizer's rules ─▶ the parser, on a tree that counts as it grows ─▶ rewritten
@@ -17,23 +17,23 @@
 
 use super::until::{StepLimit, StepLimitReached};
 
-/// Most tags of HTML that is shown.
+/// Maximum number of tags; HTML with more is shown as text.
 pub const TAGS_MAX: usize = 20_000;
-/// Most attributes of one tag. Layouts have up to thirty.
+/// Maximum number of attributes of one tag. Real layouts have up to thirty.
 pub const TAG_ATTRIBUTES_MAX: usize = 256;
-/// Most attributes of all elements that the parser creates.
+/// Maximum number of attributes of all elements that the parser creates.
 pub const ATTRIBUTES_MAX: usize = 200_000;
-/// Most elements that the parser creates: those of the tags, and reconstructed ones.
+/// Maximum number of elements that the parser creates, reconstructed ones included.
 pub const ELEMENTS_MAX: usize = 50_000;
 /// Deepest nesting of elements; browsers flatten deeper ones (Blink's `kMaximumHTMLParserDOMTreeDepth`).
 pub const DEPTH_MAX: usize = 512;
-/// Most visits of open elements and of children that are moved. A newsletter of 50 KB with 2,000 elements
+/// Maximum number of visits to open elements and moved children. A newsletter of 50 KB with 2,000 elements
 /// takes 20,000.
 pub const LOOKS_MAX: usize = 5_000_000;
-/// Bytes that go to the parser between two checks of the cost.
+/// Number of bytes given to the parser between two checks of the cost.
 const PIECE_BYTES: usize = 1024;
-/// Bytes scanned for attributes, as a multiple of the source's size. Only text that looks like a tag within a
-/// tag is scanned more than once.
+/// Maximum number of bytes scanned for attributes, as a multiple of the source's size. Only text that looks
+/// like a tag within a tag is scanned more than once.
 const SCANNED_TIMES_MAX: usize = 8;
 
 /// A limit that HTML exceeds.
@@ -57,12 +57,12 @@ pub enum HtmlLimit {
     /// More than [`LOOKS_MAX`] visits of elements.
     #[error("misnested elements take too long to repair")]
     Looks,
-    /// The caller's step limit has ended.
+    /// The caller's step limit was reached.
     #[error("sanitizing the HTML takes too long")]
     Time,
 }
 
-/// Checks the limits that a growing tree cannot count, before parsing.
+/// Checks, before parsing, the limits that cannot be counted while the tree grows.
 pub(super) fn check(source: &str, until: &StepLimit) -> Result<(), HtmlLimit> {
     until.pay(source.len())?;
     if memchr::memchr_iter(b'<', source.as_bytes()).count() > TAGS_MAX {
@@ -121,8 +121,8 @@ fn check_attributes(html: &[u8], until: &StepLimit) -> Result<(), HtmlLimit> {
     Ok(())
 }
 
-/// Counts the attributes of the tag whose name begins here, to at most one too many, and returns how far it
-/// was read.
+/// Counts the attributes of a tag, given the source from the tag's name on, and returns the count and the
+/// offset at which reading ended. Stops as soon as the count exceeds [`TAG_ATTRIBUTES_MAX`].
 fn attributes_of(tag: &[u8]) -> (usize, usize) {
     let mut within = TagState::TagName;
     let mut attributes = 0;
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Values are skipped: their content counts for nothing, wherever they end.
+        /// Attribute values are skipped: tag characters within a value never count as attributes.
         #[test]
         fn a_tag_has_the_attributes_that_it_was_made_of(values in proptest::collection::vec("[a<>=/ \t]{0,6}", 0..6), rest in "[a\"'>= ]{0,9}") {
             let mut tag = "td".to_owned();
@@ -177,7 +177,7 @@ mod tests {
             tag.push('>');
             tag.push_str(&rest);
             prop_assert_eq!(attributes_of(tag.as_bytes()), (values.len(), end));
-            // A last value that is not closed extends to the end.
+            // An unclosed last value extends to the end of the input.
             if !values.is_empty() {
                 let open = &tag.as_bytes()[..end - 1];
                 prop_assert_eq!(attributes_of(open), (values.len(), open.len()));

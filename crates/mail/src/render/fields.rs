@@ -63,7 +63,7 @@ pub(super) fn address<'x>(parsed: &'x mail_parser::Addr<'_>) -> Address<'x> {
 /// Decodes the value of an unstructured field.
 #[must_use]
 pub fn decode(value: &[u8]) -> Cow<'_, str> {
-    // Most values are plain, and a list decodes two a line.
+    // Most values are plain, and a mail list decodes two per line.
     if value.is_ascii() && memchr::memmem::find(value, b"=?").is_none() {
         return printable_lossy(value);
     }
@@ -91,12 +91,12 @@ pub(super) fn decode_addresses(value: &[u8]) -> Vec<Address<'static>> {
     addresses.iter().take(ADDRESSES_MAX).map(|parsed| address(parsed).into_owned()).collect()
 }
 
-/// Most mailboxes of one field.
+/// Maximum number of mailboxes in one field.
 const ADDRESSES_MAX: usize = super::HEADERS_MAX;
-/// Most bytes of an address field that are read.
+/// Maximum number of bytes of an address field that are read.
 const ADDRESSES_BYTES_MAX: usize = 1 << 20;
 
-/// Builds a field for mail-parser, with encoded words joined that split a character.
+/// Builds a field for mail-parser, joining encoded words that split a character.
 fn field(name: &[u8], value: &[u8]) -> Vec<u8> {
     let mut field = Vec::with_capacity(name.len() + value.len() + 16);
     field.extend_from_slice(name);
@@ -111,9 +111,9 @@ pub fn decode_address(value: &[u8]) -> Address<'_> {
     plain_address(value).unwrap_or_else(|| parsed_address(value))
 }
 
-/// Fast path for `local@domain`, `Name <local@domain>` or `"Name" <local@domain>` of letters, digits and a
-/// few characters without a meaning in the grammar, as most mails have. Otherwise a list of a hundred mails
-/// would run the full parser a hundred times.
+/// Fast path for `local@domain`, `Name <local@domain>` or `"Name" <local@domain>`, the forms in most mails,
+/// if they have only letters, digits and a few characters without a meaning in the grammar. Without it a list
+/// of a hundred mails would run the full parser a hundred times.
 fn plain_address(value: &[u8]) -> Option<Address<'_>> {
     let value = std::str::from_utf8(value).ok()?.trim_ascii();
     let Some(begun) = value.strip_suffix('>') else {
@@ -141,7 +141,7 @@ fn is_plain_mailbox(text: &str) -> bool {
     })
 }
 
-/// Parses an address by the full grammar (RFC 5322, 3.4).
+/// Parses an address with the full grammar (RFC 5322, 3.4).
 fn parsed_address(value: &[u8]) -> Address<'static> {
     let field = field(b"From: ", value);
     let parsed = MessageParser::default().parse_headers(&field);
@@ -155,7 +155,7 @@ fn parsed_address(value: &[u8]) -> Address<'static> {
         })
 }
 
-/// Shows an undecoded field by [`printable`].
+/// Converts an undecoded field to text with [`printable`].
 #[must_use]
 pub fn printable_lossy(value: &[u8]) -> Cow<'_, str> {
     match String::from_utf8_lossy(value) {
@@ -165,7 +165,7 @@ pub fn printable_lossy(value: &[u8]) -> Cow<'_, str> {
 }
 
 /// Returns the text as one line without control characters and without characters that change the direction
-/// of the text (Unicode TR9, 2.1 and 2.2), by which a sender could make `exe.jpg` look like `gpj.exe`.
+/// of the text (Unicode TR9, 2.1 and 2.2); with the latter a sender could make `exe.jpg` look like `gpj.exe`.
 #[must_use]
 pub fn printable(text: &str) -> Cow<'_, str> {
     let text = text.trim();

@@ -6,26 +6,26 @@ use memchr::memmem;
 
 use super::{DecodedMail, StepLimit, cut, fields::printable, html::DisplayOptions, until::StepLimitReached};
 
-/// Most links that are reported.
+/// Maximum number of links that are reported.
 pub const LINKS_MAX: usize = 500;
-/// Bytes of a link's target that are read.
+/// Maximum number of bytes of a link's target that are read.
 const TARGET_BYTES_MAX: usize = 2048;
-/// Bytes of a link's text that are reported.
+/// Maximum number of bytes of a link's text that are reported.
 const LINK_TEXT_BYTES_MAX: usize = 1024;
-/// Bytes of a link's content that are read for its text. Links within links (`<a><marquee><a>`) all contain
-/// the content of the innermost: reported in full, 1.9 MB of them became 2.6 GiB.
+/// Bytes of a link's content that are read for its text. Nested links (`<a><marquee><a>`) all contain the
+/// content of the innermost one: without a limit, 1.9 MB of them became 2.6 GiB.
 const LINK_CONTENT_BYTES_MAX: usize = 8 * 1024;
-/// Most codes that are reported.
+/// Maximum number of codes that are reported.
 pub const CODES_MAX: usize = 20;
-/// Bytes of a text that are searched for codes, from its beginning.
+/// Maximum number of bytes at the beginning of a text that are searched for codes.
 const SEARCHED_BYTES_MAX: usize = 64 * 1024;
-/// Characters before and after a number in which a word like "code" counts.
+/// Number of characters around a number within which a word like "code" counts.
 const NEAR_CHARACTERS: usize = 80;
 
 /// A link with its text.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Link {
-    /// Real target of the link.
+    /// URL that the link points to.
     pub link: String,
     /// Text of the link; empty for a bare URL.
     pub text: String,
@@ -149,7 +149,7 @@ fn push((links, known): (&mut Vec<Link>, &mut HashSet<String>), link: String, te
 }
 
 /// Removes punctuation of the surrounding sentence from the end of a link. Brackets are counted only once, as
-/// a link may be a mebibyte of them.
+/// a link may consist of a mebibyte of them.
 fn trim_sentence(link: &str) -> &str {
     let count = |bracket: u8| memchr::memchr_iter(bracket, link.as_bytes()).count();
     // Closing brackets in excess of opening ones.
@@ -231,7 +231,7 @@ const CODE_WORDS: &[&str] = &[
     "קוד",
 ];
 
-/// Words that a code may follow, in lower case.
+/// Words that may introduce a code, in lower case.
 const CODE_NAMES: &[&str] = &[
     "code",
     "otp",
@@ -251,7 +251,7 @@ const CODE_NAMES: &[&str] = &[
     "код",
     "קוד",
 ];
-/// Verbs that may stand between such a word and the code.
+/// Verbs that may occur between a word like "code" and the code itself.
 const CODE_VERBS: &[&str] = &[" is", " are", " lautet", " ist", " est", " es", " è", "は", "为", "是"];
 /// Words after which a number is not a code, in lower case.
 const OTHER_NAMES: &[&str] = &[
@@ -279,13 +279,13 @@ const OTHER_NAMES: &[&str] = &[
     "plz",
     "telefon",
 ];
-/// Characters before a number that are searched for these words.
+/// Number of characters before a number in which such words are searched.
 const BEFORE_CHARACTERS: usize = 24;
 
-/// Returns the one-time codes in a mail: 4 to 8 digits (possibly in groups, or one a cell), or capitals and
-/// digits mixed, standing alone. A code after "code is" comes first, then codes near a word like "code".
-/// Years, times, amounts, parts of links, and numbers of phones, orders and postcodes are left out, or come
-/// last. Stops when `until` ends.
+/// Returns the one-time codes in a mail: 4 to 8 digits (possibly in groups, or one digit per table cell), or
+/// capitals mixed with digits, as a separate word. A code after "code is" comes first, then codes near a word
+/// like "code". Years, times, amounts, parts of links, and numbers of phones, orders and postcodes are left
+/// out, or come last. Stops when `until` ends.
 #[must_use]
 pub fn codes(subject: &str, text: &str, until: &StepLimit) -> Vec<String> {
     let whole = format!("{}\n{}", cut(subject, SEARCHED_BYTES_MAX), cut(text, SEARCHED_BYTES_MAX));
@@ -363,8 +363,8 @@ fn is_named_code(before: &str) -> bool {
         && !["zip code", "postal code", "promo code"].iter().any(|name| rest.ends_with(name))
 }
 
-/// Returns whether the words before a number call it something else: a word of the same sentence, after any
-/// other number.
+/// Returns whether the words before a number call it something else. Only words of the same sentence that
+/// follow any earlier number count.
 fn is_named_otherwise(before: &str) -> bool {
     let mut is_other = false;
     for word in before.split_whitespace() {
@@ -378,8 +378,8 @@ fn is_named_otherwise(before: &str) -> bool {
     is_other
 }
 
-/// Finds single digits with only blanks between them, one a cell, as many mails show a code. "1 2 3 4" is
-/// left out, as these are page numbers.
+/// Finds codes shown as single digits separated by blanks, one per table cell. "1 2 3 4" is left out, as such
+/// digits are page numbers.
 fn digit_a_cell(text: &str) -> Vec<(usize, usize, String)> {
     let mut runs: Vec<(usize, usize, String)> = Vec::new();
     let mut run: Option<(usize, usize, String)> = None;

@@ -2,18 +2,19 @@
 //!
 //! The decoded value of a field takes more memory than the field: a head of 28 MiB of `a:` lines, or the
 //! addresses of one `From` of 20 MB, become a gigabyte, and take seconds to decode. Fields beyond the limits
-//! below are not read; pages say so ([`super::Notice::HeadCut`]), and the source shows all of them. The walk
-//! over a mail's parts knows where each head is, so that bodies, which may look like heads, are never cut.
+//! below are not read; pages say so ([`super::Notice::HeadCut`]), and the source view shows all of them. The
+//! walk over a mail's parts knows where each head is, so that bodies that look like heads are never cut.
 
 use super::mime::end_of_field;
 
-/// Bytes of one field, with its name and its folded lines. A thousand recipients take 60 KiB.
+/// Maximum size of one field in bytes, including its name and its folded lines. A thousand recipients take 60
+/// KiB.
 pub(super) const FIELD_BYTES_MAX: usize = 128 * 1024;
-/// Bytes of the fields of one head.
+/// Maximum total size of the fields of one head, in bytes.
 pub(super) const HEAD_BYTES_MAX: usize = 512 * 1024;
-/// Bytes of the fields of all heads of a mail.
+/// Maximum total size of the fields in all heads of a mail, in bytes.
 pub(super) const HEADS_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// Fields of all heads of a mail.
+/// Maximum number of fields in all heads of a mail.
 pub(super) const FIELDS_MAX: usize = 20_000;
 
 /// The remaining budget for all heads of a mail.
@@ -29,8 +30,8 @@ impl Default for HeadBudget {
 }
 
 impl HeadBudget {
-    /// Returns how many bytes of the next head are read, and whether that is the whole head. Of a field that
-    /// is too long only the beginning is read and charged; the fields after it are read.
+    /// Returns how many bytes of the next head are read, and whether these are the whole head. If a field is
+    /// too long, only its beginning is read and charged; the fields after it are read.
     pub(super) fn take(&mut self, head: &[u8]) -> (usize, bool) {
         let (mut read, mut is_whole) = (0, true);
         let mut head_left = HEAD_BYTES_MAX;
@@ -60,7 +61,7 @@ mod tests {
         *,
     };
 
-    /// Returns how many fields of all heads are read, their bytes, and whether that is all.
+    /// Returns the number of fields read in all heads, their size in bytes, and whether nothing was cut.
     fn read(mail: &str) -> (usize, usize, bool) {
         let tree = Tree::of(mail.as_bytes(), &StepLimit::default()).unwrap();
         let heads = tree.parts.iter().map(|part| &mail.as_bytes()[part.head.clone()]);
@@ -83,7 +84,7 @@ mod tests {
         }
     }
 
-    /// YAML documents begin with `---`, and an attached mail has heads of its own; both are bodies.
+    /// YAML documents that begin with `---` and the head of an attached mail are bodies.
     #[test]
     fn bodies_that_look_like_heads_are_never_cut() {
         let lines = "a: b\r\n".repeat(4 * FIELDS_MAX);

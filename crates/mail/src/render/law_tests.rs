@@ -13,9 +13,9 @@ use crate::{
     web::message::linked,
 };
 
-/// Most refused calls of `pay` while a mail is processed: one for each loop, and one for each loop around it.
+/// Maximum number of refused calls of `pay` for one mail: one for each loop and each enclosing loop.
 const REFUSALS_MAX: u64 = 200;
-/// Bytes of output allowed for each step, and bytes that any mail may produce.
+/// Bytes of output allowed per step, and bytes that any mail may produce without steps.
 const BYTES_A_STEP: u64 = 12;
 const BYTES_OF_NOTHING: u64 = 64 * 1024;
 
@@ -36,7 +36,7 @@ fn mail(raw: &[u8]) -> Mail {
     Mail { summary, recipients: vec![Box::from("ann@night.test")].into(), raw: raw.to_vec().into() }
 }
 
-/// Runs everything that pages, APIs and searches do with a mail, and returns the bytes of output.
+/// Runs everything that pages, APIs and searches do with a mail, and returns the size of the output.
 fn all_of(mail: &Mail, until: &StepLimit) -> u64 {
     let prepared = ParsedMail::within(&mail.raw, until);
     let reading = prepared.read();
@@ -77,7 +77,7 @@ fn hold(raw: &str, looks: u64) {
         until.steps()
     );
     if until.has_ended() {
-        // The call that notices the end is the last, and no loop pays for more than a mail at a time.
+        // The call that notices the end is the last one, and no loop pays for more than one mail at a time.
         let most = (looks + 1) * (STEPS_A_LOOK + 4 * raw.len() as u64) + 64 * raw.len() as u64;
         assert!(until.steps() <= most, "{} steps of {most}", until.steps());
     }
@@ -123,7 +123,7 @@ fn hostile() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(unify::cases(16, 2_000)))]
 
-    /// The limit is observed for any structure of a mail, wherever it ends.
+    /// The limit is observed for any structure of a mail, wherever in the work the limit ends.
     #[test]
     fn nothing_is_done_behind_the_end(raw in hostile(), looks in 0u64..40) {
         hold(&raw, looks);

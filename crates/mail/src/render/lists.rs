@@ -57,7 +57,7 @@ pub(super) fn element(name: &str) -> Element {
     }
 }
 
-/// Returns whether an element may have an attribute. Names that begin with `on` are handled before.
+/// Returns whether an element may have an attribute. Names that begin with `on` have been handled already.
 pub(super) fn has_attribute(element: &str, name: &str) -> bool {
     match name {
         "class" | "id" | "style" | "dir" | "lang" | "title" | "align" | "valign" | "width" | "height"

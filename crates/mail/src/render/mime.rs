@@ -25,13 +25,13 @@ use super::{
     until::{StepLimit, StepLimitReached},
 };
 
-/// Most parts of one mail.
+/// Maximum number of parts of one mail.
 pub(super) const PARTS_MAX: usize = 10_000;
 /// Deepest nesting of multiparts.
 pub(super) const DEPTH_MAX: usize = 20;
-/// Invalid lines before the first field that are skipped.
+/// Maximum number of invalid lines before the first field that are skipped.
 const BAD_LINES_MAX: usize = 5;
-/// Bytes of a boundary that are compared (RFC 2046, 5.1.1 allows 70).
+/// Maximum number of bytes of a boundary that are compared (RFC 2046, 5.1.1 allows 70).
 const BOUNDARY_BYTES_MAX: usize = 1000;
 
 /// Relation of a multipart's parts to each other.
@@ -98,16 +98,17 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// Parses a mail. The walk reads each byte a few times at most, and is paid for at once.
+    /// Parses a mail. The walk reads each byte a few times at most, and the whole walk is paid for in
+    /// advance.
     ///
     /// # Errors
-    /// [`StepLimitReached`] when `until` ends: nothing of the mail is parsed.
+    /// [`StepLimitReached`] when `until` has ended: no part of the mail is parsed.
     pub(super) fn of(raw: &[u8], until: &StepLimit) -> Result<Self, StepLimitReached> {
         until.pay(raw.len())?;
         Ok(Self::walked(raw))
     }
 
-    /// Returns the tree of a mail of which nothing is read.
+    /// Returns the tree of a mail that is not parsed.
     pub(super) fn empty() -> Self {
         Self { is_mail: true, ..Self::walked(&[]) }
     }
@@ -142,8 +143,8 @@ impl Tree {
     }
 }
 
-/// Returns name and value of each field of a head, still folded, as slices of the head. Of a field that is
-/// too long only the first [`heads::FIELD_BYTES_MAX`] bytes are returned.
+/// Returns name and value of each field of a head, still folded, as slices of the head. A field that is too
+/// long is cut to its first [`heads::FIELD_BYTES_MAX`] bytes.
 pub(super) fn fields(head: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     let mut rest = head;
     std::iter::from_fn(move || {
@@ -159,12 +160,13 @@ pub(super) fn fields(head: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     })
 }
 
-/// Returns the value of the first field of that name.
+/// Returns the value of the first field with this name.
 pub(super) fn first<'a>(head: &'a [u8], name: &str) -> Option<&'a [u8]> {
     fields(head).find(|(own, _)| own.eq_ignore_ascii_case(name.as_bytes())).map(|(_, value)| value)
 }
 
-/// Returns the end of a field: after its last line, which is not followed by a line that begins with a blank.
+/// Returns the end of a field, which is the end of its first line that is not continued: the next line does
+/// not begin with a blank.
 pub(super) fn end_of_field(field: &[u8]) -> usize {
     let mut at = 0;
     while let Some(line_feed) = memchr(b'\n', &field[at..]) {
@@ -184,7 +186,7 @@ fn field_name_end(line: &[u8]) -> Option<usize> {
     (!name.is_empty() && name.iter().all(u8::is_ascii_graphic)).then_some(colon)
 }
 
-/// A multipart whose boundary may still come.
+/// A multipart whose closing boundary has not been seen yet.
 struct OpenMultipart {
     part: usize,
     boundary: Vec<u8>,
@@ -268,7 +270,7 @@ impl Walk<'_> {
         let bytes = &self.raw[head.clone()];
         let mut kind = None;
         let (mut disposition, mut encoding, mut content_id) = (None, None, None);
-        // The first of several fields of one name counts.
+        // The first of several fields with the same name is used.
         for (name, value) in fields(bytes) {
             let slot = match name.len() {
                 12 if name.eq_ignore_ascii_case(b"content-type") => &mut kind,
@@ -333,7 +335,7 @@ impl Walk<'_> {
         (part, boundary)
     }
 
-    /// Closes the multiparts from this level on.
+    /// Closes the open multiparts at this level and all inner ones.
     fn close(&mut self, level: usize, end: usize) {
         for OpenMultipart { part: number, .. } in self.open.drain(level..) {
             let has_parts = self.tree.parts.len() > number + 1;
@@ -360,7 +362,7 @@ impl Walk<'_> {
             let found = self.open.iter().enumerate().rev().find_map(|(level, open)| {
                 let rest = text.strip_prefix(&*open.boundary)?;
                 let (rest, is_last) = rest.strip_prefix(b"--").map_or((rest, false), |rest| (rest, true));
-                // Blanks after a boundary were added in transit.
+                // Blanks after a boundary may have been added in transit.
                 let end = memchr(b'\n', rest).unwrap_or(rest.len());
                 rest[..end].trim_ascii().is_empty().then_some((level, is_last))
             });

@@ -7,8 +7,8 @@
 //! ```
 //! All functions here map bytes to a value: no sockets, no clock, no state. The constants below and in
 //! [`cost`] limit the cost of a hostile mail; a [`Notice`] tells the reader what a limit cut off. Callers
-//! with a clock, or with a client that may disconnect, set a [`StepLimit`], which every loop pays for its
-//! steps.
+//! with a clock, or with a client that may disconnect, pass a [`StepLimit`], and every loop pays for its
+//! steps there.
 
 mod bodies;
 mod charset;
@@ -39,16 +39,16 @@ pub use self::{
     until::{StepLimit, StepLimitReached},
 };
 
-/// Bytes of a mail that are parsed; the source view still shows all of a larger mail. Less than half of
-/// `http-bytes-max`, the share of one client.
+/// Bytes of a mail that are parsed; the source view still shows all of a larger mail. This is less than half
+/// of `http-bytes-max`, the share of one client.
 pub const PARSED_BYTES_MAX: usize = 28 * 1024 * 1024;
-/// Bytes of a text that are shown, from its beginning.
+/// Maximum number of bytes at the beginning of a text that are shown.
 pub const TEXT_BYTES_MAX: usize = 1024 * 1024;
-/// Most fields of the head that are shown.
+/// Maximum number of fields of the head that are shown.
 pub const HEADERS_MAX: usize = 1000;
-/// Most attachments that are listed and can be fetched.
+/// Maximum number of attachments that are listed and can be fetched.
 pub const ATTACHMENTS_MAX: usize = 1000;
-/// Most bodies of one mail that are shown one after the other.
+/// Maximum number of bodies of one mail that are shown one after the other.
 const BODIES_MAX: usize = 100;
 
 /// Notice to the reader that a mail is shown incompletely or not as the sender meant it.
@@ -71,7 +71,7 @@ pub enum Notice {
         "The header of this mail, or of a part of it, is too long to be read in full. The source has all of it."
     )]
     HeadCut,
-    /// The [`StepLimit`] has ended.
+    /// The [`StepLimit`] was reached.
     #[error("This mail takes too long to parse, so only a part of it is shown. The source has all of it.")]
     TimeOver,
     /// The mail has more than [`ATTACHMENTS_MAX`] attachments.
@@ -131,7 +131,7 @@ impl<'a> ParsedMail<'a> {
         Self::granted(raw, StepLimitRef::Always(StepLimit::default()))
     }
 
-    /// Parses a mail within `until`. If that has ended already, nothing of the mail is read.
+    /// Parses a mail within `until`. The mail is not read if the limit has already ended.
     #[must_use]
     pub fn within(raw: &'a [u8], until: &'a StepLimit) -> Self {
         Self::granted(raw, StepLimitRef::Within(until))
@@ -185,13 +185,13 @@ impl<'a> DecodedMail<'a> {
         &self.raw[self.tree.parts[0].head.clone()]
     }
 
-    /// Returns the first field of that name, which counts if a sender wrote several.
+    /// Returns the first field with this name; any further ones are ignored.
     fn field(&self, name: &str) -> &'a [u8] {
         let head = self.head();
         if self.grants(head.len()) { mime::first(head, name).unwrap_or_default() } else { &[] }
     }
 
-    /// Returns the text of a part. All of the part is paid for, as all of it is decoded.
+    /// Returns the text of a part. The whole part is paid for, because the whole part is decoded.
     fn text_of(&self, number: usize) -> Result<Cow<'a, str>, StepLimitReached> {
         let part = &self.tree.parts[number];
         let charset = part.charset.as_deref();
@@ -202,7 +202,7 @@ impl<'a> DecodedMail<'a> {
         })
     }
 
-    /// Returns whether the limit has not ended, so that nothing is missing for lack of time.
+    /// Returns whether the limit has not ended, so that no content is missing for lack of time.
     #[must_use]
     pub fn is_in_time(&self) -> bool {
         !self.until.has_ended()
@@ -220,14 +220,14 @@ impl<'a> DecodedMail<'a> {
         fields::decode(self.field("Subject")).into_owned()
     }
 
-    /// Returns the mailboxes in the first field of that name.
+    /// Returns the mailboxes in the first field with this name.
     #[must_use]
     pub fn addresses(&self, field: HeaderName<'static>) -> Vec<Address<'static>> {
         let value = self.field(field.as_str());
         if self.grants(value.len()) { fields::decode_addresses(value) } else { Vec::new() }
     }
 
-    /// Pays for `steps` steps and returns whether they are granted.
+    /// Pays for `steps` steps and returns whether they may be done.
     fn grants(&self, steps: usize) -> bool {
         self.until.pay(steps).is_ok()
     }
@@ -257,7 +257,7 @@ impl<'a> DecodedMail<'a> {
         decoded.collect()
     }
 
-    /// Returns the plain text: as sent, or made from the HTML if there is only HTML.
+    /// Returns the plain text as sent, or text converted from the HTML if there is only HTML.
     #[must_use]
     pub fn text(&self) -> (String, Option<Notice>) {
         let mut whole = String::new();
@@ -269,7 +269,8 @@ impl<'a> DecodedMail<'a> {
             if !whole.is_empty() && !whole.ends_with('\n') {
                 whole.push('\n');
             }
-            // A byte more than is shown tells that the text is cut.
+            // The text holds at least one byte more than is shown, so that the caller can tell that it is
+            // cut.
             let room = (TEXT_BYTES_MAX + 4).saturating_sub(whole.len());
             if self.tree.parts[*number].is_html() {
                 whole.push_str(&plain::of_html(cut(&text, html::HTML_BYTES_MAX), self.until));
@@ -285,13 +286,14 @@ impl<'a> DecodedMail<'a> {
         (whole, None)
     }
 
-    /// Returns all text that a reader may see: the plain text, and that of the HTML if the sender wrote both.
+    /// Returns all text that a reader may see: the plain text, and the text of the HTML if the sender wrote
+    /// both.
     #[must_use]
     pub fn whole_text(&self) -> String {
         self.with_html_text(self.text().0)
     }
 
-    /// Returns the plain text, which comes from [`Self::text`], followed by that of the HTML if the sender
+    /// Returns `text`, the plain text from [`Self::text`], followed by the text of the HTML if the sender
     /// wrote both.
     #[must_use]
     pub fn with_html_text(&self, mut text: String) -> String {
@@ -310,13 +312,14 @@ impl<'a> DecodedMail<'a> {
         self.bodies.text.iter().take(BODIES_MAX).any(|part| !self.tree.parts[*part].is_html())
     }
 
-    /// Returns the HTML as sent, if there is any; of more than [`html::HTML_BYTES_MAX`] the beginning, and at
-    /// least a byte of the rest.
+    /// Returns the HTML as sent, if there is any. HTML that is longer than [`html::HTML_BYTES_MAX`] is cut at
+    /// least one byte after that limit.
     #[must_use]
     pub fn html_source(&self) -> Option<String> {
         let mut whole: Option<String> = None;
         for number in self.bodies.html.iter().take(BODIES_MAX) {
-            // A byte more than is shown tells that the HTML is cut.
+            // The HTML holds at least one byte more than is shown, so that the caller can tell that it is
+            // cut.
             let room = (html::HTML_BYTES_MAX + 4).saturating_sub(whole.as_ref().map_or(0, String::len));
             let is_html = self.tree.parts[*number].is_html();
             if !is_html && whole.is_none() {
@@ -326,14 +329,14 @@ impl<'a> DecodedMail<'a> {
             if is_html {
                 whole.get_or_insert_default().push_str(cut(&text, room));
             } else if let Some(whole) = &mut whole {
-                // A text part after HTML is shown at its position.
+                // A text part after HTML is shown at its position in the mail.
                 whole.push_str(cut(&mail_parser::decoders::html::text_to_html(cut(&text, room)), room));
             }
         }
         whole
     }
 
-    /// Returns the targets of links and pictures as the HTML has them, for a search; at most
+    /// Returns the targets of links and pictures as written in the HTML, for a search; at most
     /// [`findings::LINKS_MAX`].
     #[must_use]
     pub fn link_targets(&self) -> Vec<String> {

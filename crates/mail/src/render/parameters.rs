@@ -3,9 +3,9 @@
 
 use super::fields;
 
-/// Most pieces of one field that are read.
+/// Maximum number of pieces of one field that are read.
 pub(super) const PIECES_MAX: usize = 1000;
-/// Most bytes of a field that are read.
+/// Maximum number of bytes of a field that are read.
 const FIELD_BYTES_MAX: usize = 64 << 10;
 
 /// A field's value and its parameters.
@@ -14,7 +14,7 @@ pub(super) struct Parameters {
     /// The value before the parameters.
     pub(super) value: String,
     pieces: Vec<Piece>,
-    /// True if there were more pieces than are read.
+    /// True if there were more pieces than [`PIECES_MAX`].
     pub(super) is_cut: bool,
 }
 
@@ -23,9 +23,9 @@ pub(super) struct Parameters {
 struct Piece {
     /// Name of the parameter in lower case.
     name: String,
-    /// Number of the piece among those of its name; `None` if it is not continued.
+    /// Index of the piece in a parameter that is split into several; `None` if the parameter is not split.
     number: Option<u32>,
-    /// True if the value is percent-encoded; that of the first piece begins with the charset.
+    /// True if the value is percent-encoded; the value of a first piece then begins with the charset.
     is_encoded: bool,
     value: Vec<u8>,
 }
@@ -61,8 +61,8 @@ impl Parameters {
         Self { value, pieces, is_cut }
     }
 
-    /// Returns a parameter's value as text. If both forms exist, the one with a charset counts (RFC 6266,
-    /// 4.3).
+    /// Returns a parameter's value as text. If a parameter has both forms, the one with a charset is used
+    /// (RFC 6266, 4.3).
     pub(super) fn text(&self, name: &str) -> Option<String> {
         if let Some(text) = self.extended(name) {
             return Some(text);
@@ -80,15 +80,15 @@ impl Parameters {
         }
     }
 
-    /// Returns the value of `name*`, or of the pieces `name*0` and on. The pieces are joined before they are
-    /// decoded, as a character may be split between two.
+    /// Returns the value of `name*`, or of the pieces `name*0`, `name*1` and so on. The pieces are joined
+    /// before they are decoded, as a character may be split between two.
     fn extended(&self, name: &str) -> Option<String> {
         let named = || self.pieces.iter().filter(|piece| piece.name == name);
         let mut pieces: Vec<&Piece> = match named().find(|piece| piece.number.is_none() && piece.is_encoded) {
             Some(whole) => vec![whole],
             None => named().filter(|piece| piece.number.is_some()).collect(),
         };
-        // The first of two pieces with one number counts.
+        // The first of two pieces with the same number is used.
         pieces.sort_by_key(|piece| piece.number);
         pieces.dedup_by_key(|piece| piece.number);
         let first = pieces.first()?;
@@ -150,7 +150,8 @@ impl Split<'_> {
                     in_quotes = !in_quotes;
                     was_quoted = true;
                 }
-                // Only these are unescaped, as some programs write paths with plain backslashes.
+                // Only an escaped quote or backslash is unescaped, as some programs write paths with plain
+                // backslashes.
                 b'\\' if in_quotes && matches!(self.rest.get(at), Some(b'"' | b'\\')) => {
                     sides[side].push(self.rest[at]);
                     at += 1;

@@ -13,9 +13,9 @@ use super::{
     until::StepLimit,
 };
 
-/// Most characters of a file name.
+/// Maximum length of a file name in characters.
 const NAME_CHARACTERS_MAX: usize = 120;
-/// Most characters of a file extension, with the dot, that is kept when a name is shortened.
+/// Maximum length in characters of the file extension, with the dot, that is kept when a name is shortened.
 const ENDING_CHARACTERS_MAX: usize = 16;
 
 /// A part that can be fetched separately.
@@ -23,8 +23,8 @@ const ENDING_CHARACTERS_MAX: usize = 16;
 pub struct Attachment {
     /// Number of the part in the mail, used in paths.
     pub part: u32,
-    /// File name given by the sender, or made from number and type. It contains no slash and no control
-    /// character.
+    /// File name given by the sender, or built from the part's number and type. It contains no slash and no
+    /// control character.
     pub filename: String,
     /// `type/subtype` in lower case.
     pub content_type: String,
@@ -56,7 +56,7 @@ pub struct RawPart<'a> {
     pub pieces: Vec<RawPart<'a>>,
 }
 
-/// Returns a part with those within it. The recursion is bounded by [`super::mime::DEPTH_MAX`].
+/// Returns a part with all its nested parts. The recursion is bounded by [`super::mime::DEPTH_MAX`].
 pub(super) fn piece<'a>(raw: &'a [u8], tree: &Tree, number: usize) -> RawPart<'a> {
     let part = &tree.parts[number];
     let headers = mime::fields(&raw[part.head.clone()]).take(HEADERS_MAX);

@@ -38,9 +38,9 @@ const BLOCKS: [&str; 27] = [
     "tr",
     "ul",
 ];
-/// Elements that stand beside each other, separated by a blank.
+/// Elements that are shown side by side, separated by a blank.
 const CELLS: [&str; 2] = ["td", "th"];
-/// Length of the longest of these names.
+/// Length of the longest name in `BLOCKS` and `CELLS`.
 const NAME_BYTES_MAX: usize = 10;
 
 /// Returns the text of HTML as lines, with at most one empty line in a row.
@@ -81,7 +81,7 @@ fn parted(html: &str) -> String {
     out
 }
 
-/// Trims all lines, and leaves at most one empty line between two.
+/// Trims all lines, and reduces consecutive empty lines to one.
 fn one_blank_line(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut empty = 0;

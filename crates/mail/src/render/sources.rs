@@ -70,8 +70,8 @@ impl Sources {
     }
 }
 
-/// Returns the scheme of a URL (RFC 3986, 3.1). Browsers skip blanks and line ends within it, so with those
-/// there is no scheme here.
+/// Returns the scheme of a URL (RFC 3986, 3.1). A scheme with blanks or line ends, which browsers skip, is
+/// not recognized.
 pub(super) fn scheme(url: &str) -> Option<&str> {
     let (scheme, _) = url.split_once(':')?;
     let valid = scheme.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.'));
@@ -82,7 +82,7 @@ pub(super) fn is_one_of(scheme: &str, allowed: &[&str]) -> bool {
     allowed.iter().any(|one| scheme.eq_ignore_ascii_case(one))
 }
 
-/// Returns the host of a URL, or a phrase if there is none.
+/// Returns the host of a URL, or "somewhere else" if it has none.
 pub(crate) fn host(url: &str) -> String {
     let begin = url.find("//").map_or(0, |at| at + 2);
     let authority = url[begin..].split(['/', '?', '#', ')', '"', '\'', '\\']).next().unwrap_or_default();

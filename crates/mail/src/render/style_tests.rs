@@ -99,7 +99,7 @@ fn classes_names_backgrounds_and_the_mode_stay() {
     );
 }
 
-/// Each of these once fetched something, ran code, or broke out of its element in some browser.
+/// Each input once fetched something, ran code, or broke out of its element in some browser.
 #[test]
 fn what_fetches_or_runs_is_taken_out() {
     for (css, left) in [
@@ -329,7 +329,7 @@ proptest! {
         let mut css = Css::new(&sources, false);
         let slow = css.attribute_by_tokens(&text);
         prop_assert_eq!(css.taken, RemovedCounts::default());
-        // Both mean the same to a browser.
+        // Both forms mean the same to a browser.
         let fast = css.attribute(&text).unwrap_or_default().into_owned();
         prop_assert_eq!(css.attribute_by_tokens(&fast), slow);
     }

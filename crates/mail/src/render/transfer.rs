@@ -1,5 +1,5 @@
-//! Decoding of transfer encodings (RFC 2045, 6). Nothing else of a part is changed, so that a saved file is
-//! the one that was sent.
+//! Decoding of transfer encodings (RFC 2045, 6). Nothing else in a part is changed, so that a saved file is
+//! identical to the one that was sent.
 
 use std::borrow::Cow;
 

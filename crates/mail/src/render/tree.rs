@@ -4,9 +4,9 @@
 //!  source, a piece at a time ─▶ html5ever ─▶ nodes: Vec<Node>, linked by number: parent, first, last, next, previous
 //!                                                  └▶ elements, attributes, depth, looks: counted while it grows
 //! ```
-//! All nodes are in one vector, so that a tree of any shape is dropped at once and no function of ours
-//! recurses. Comments and processing instructions have a node, because the parser asks for one, but no
-//! content.
+//! All nodes are in one vector, so that a tree of any shape is dropped at once and none of our functions
+//! recurses. Comments and processing instructions have a node without content, because the parser asks for
+//! one.
 
 use std::cell::{Cell, RefCell};
 
@@ -30,7 +30,7 @@ const STEPS_AN_ELEMENT: usize = 64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Id(u32);
 
-/// Null link.
+/// Index that links to no node.
 const NONE: Id = Id(u32::MAX);
 /// The document node, which is created first.
 const DOCUMENT: Id = Id(0);
@@ -83,7 +83,7 @@ impl Tree {
         let mut parser = parse_document(NodeSink::new(), opts);
         let (mut elements, mut looks) = (0, 0);
         for piece in pieces(source) {
-            // Cost of the previous piece beyond its bytes.
+            // Cost of the previous piece in addition to its bytes.
             let sink = &parser.tokenizer.sink.sink;
             let more = (sink.elements.get() - elements) * STEPS_AN_ELEMENT + (sink.looks.get() - looks);
             (elements, looks) = (sink.elements.get(), sink.looks.get());
@@ -152,7 +152,7 @@ impl Tree {
         bytes
     }
 
-    /// Returns whether an element's first child is a text that begins with `sign`.
+    /// Returns whether an element's first child is a text node that begins with `sign`.
     pub(super) fn begins_with(&self, element: Id, sign: char) -> bool {
         let first = self[element].first;
         first != NONE && matches!(&self[first].content, Content::Text(text) if text.starts_with(sign))
@@ -327,7 +327,7 @@ impl TreeSink for NodeSink {
     fn create_element(&self, name: QualName, attributes: Vec<Attribute>, flags: ElementFlags) -> Id {
         self.add(&self.elements, 1, ELEMENTS_MAX, HtmlLimit::Elements);
         self.add(&self.attributes, attributes.len(), ATTRIBUTES_MAX, HtmlLimit::Attributes);
-        // Beyond a limit the tree is discarded at the end of the piece, and kept small until then.
+        // A tree that exceeds a limit is discarded after the current piece, and is kept small until then.
         let attributes = if self.over.get().is_some() { Vec::new() } else { attributes };
         let integration_point = flags.mathml_annotation_xml_integration_point;
         self.node(Content::Element { name, attributes, integration_point })

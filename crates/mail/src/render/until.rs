@@ -1,9 +1,9 @@
-//! The limit on the work for a mail, which every loop that a mail can make long must observe.
+//! The limit on the work for a mail. Every loop whose length depends on a mail must observe it.
 //!
 //! Each step of work is paid for before it is done ([`StepLimit::pay`]): a byte that is read or written, a
-//! node, an address. A call that cannot be interrupted, such as one into a library, is paid for by the bytes
-//! that it gets. Every [`STEPS_A_LOOK`] steps [`StepLimit::pay`] checks whether the limit has ended. From
-//! then on no step is granted, and the worker returns what it has.
+//! node, an address. A call that cannot be interrupted, such as one into a library, is charged by the number
+//! of bytes that it gets. Every [`STEPS_A_LOOK`] steps [`StepLimit::pay`] checks whether the limit has ended.
+//! From then on no step is granted, and the worker returns what it has.
 
 use std::cell::Cell;
 

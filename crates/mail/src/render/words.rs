@@ -13,7 +13,7 @@ use memchr::{memchr, memmem};
 
 use super::{charset, transfer};
 
-/// Longest name of a charset.
+/// Maximum length of a charset name.
 const CHARSET_BYTES_MAX: usize = 60;
 
 /// Lenient base64, as some senders omit the padding or set the unused last bits.
@@ -35,8 +35,8 @@ enum Piece<'a> {
     },
 }
 
-/// Decodes the encoded words of a value; the rest is decoded as UTF-8, or as the charset that most programs
-/// without a declaration used.
+/// Decodes the encoded words of a value; the rest is decoded as UTF-8, or as the most common charset of
+/// programs that do not declare one.
 pub(super) fn decoded(value: &[u8]) -> String {
     let mut text = String::with_capacity(value.len());
     for piece in pieces(value) {
@@ -121,8 +121,8 @@ fn pieces(value: &[u8]) -> Vec<Piece<'_>> {
     pieces
 }
 
-/// Parses the beginning of an encoded word: charset without a language (RFC 2231, 5), encoding, and the
-/// offset of the text.
+/// Parses the beginning of an encoded word and returns the charset without a language (RFC 2231, 5), the
+/// encoding, and the offset of the text.
 fn opening(word: &[u8]) -> Option<(&[u8], u8, usize)> {
     let name = word.get(2..)?;
     let end = name.iter().take(CHARSET_BYTES_MAX).position(|byte| *byte == b'?')?;
@@ -141,8 +141,8 @@ fn word(coding: u8, text: &[u8]) -> Option<Vec<u8>> {
             let spaced: Vec<u8> = text.iter().map(|byte| if *byte == b'_' { b' ' } else { *byte }).collect();
             Some(escapes(&spaced))
         }
-        // Base64 contains no question mark. The check comes first: of a thousand words that are opened and
-        // never closed, each would otherwise copy all that follow.
+        // Base64 contains no question mark. The check comes first: in a thousand unclosed words, each would
+        // otherwise copy all the following ones.
         b'b' if memchr(b'?', text).is_none() => {
             let text: Vec<u8> = text.iter().copied().filter(|byte| !byte.is_ascii_whitespace()).collect();
             LENIENT.decode(text).ok()
@@ -151,7 +151,7 @@ fn word(coding: u8, text: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// Decodes only escapes, in a text without lines.
+/// Decodes the hexadecimal escapes (`=E9`) of an encoded word, which has no line breaks.
 fn escapes(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;

@@ -2,9 +2,9 @@
 //!
 //! Compatibility decomposition (Unicode UAX 15, NFKD) splits letters from their combining marks, and maps
 //! full-width letters, ligatures and long s to their plain forms. The marks of Latin, Greek and Cyrillic are
-//! then dropped, and letters without a decomposition are written the way people without that key write them
-//! (`ß` as `ss`). Both sides of a comparison are folded, so `strasse` finds `Straße`, `cafe` finds `Café`,
-//! and the other way round.
+//! then dropped, and letters without a decomposition are replaced by their usual spelling on other keyboards
+//! (`ß` by `ss`). Both sides of a comparison are folded, so `strasse` finds `Straße`, `cafe` finds `Café`,
+//! and vice versa.
 
 use unicode_normalization::{UnicodeNormalization, char::canonical_combining_class};
 
@@ -12,7 +12,7 @@ use crate::render::{StepLimit, StepLimitReached};
 
 /// Bytes folded at a time; the step limit is checked before each piece.
 const PIECE_BYTES: usize = 4096;
-/// Steps charged for a byte of non-ASCII text: it is decomposed, and may grow to up to eleven bytes.
+/// Steps charged for a byte of non-ASCII text, which is decomposed and may grow to up to eleven bytes.
 const STEPS_A_BYTE: usize = 16;
 
 /// Returns the folded text.
@@ -38,9 +38,9 @@ pub(super) fn fold_into(text: &str, folded: &mut String, until: &StepLimit) -> R
     Ok(())
 }
 
-/// Returns the end of a piece: before a character that does not combine with the previous one, if there is
-/// such a character within another piece. A longer run of combining marks is split, which at most changes
-/// their order.
+/// Returns the end of a piece. A piece ends before a character that does not combine with the previous one,
+/// if there is one in the next [`PIECE_BYTES`]. A longer run of combining marks is split, which can only
+/// change their order.
 fn piece_end(text: &str) -> usize {
     let begin = text.floor_char_boundary(PIECE_BYTES);
     let mut next = text[begin..].char_indices();

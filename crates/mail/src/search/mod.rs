@@ -5,9 +5,9 @@
 //!                                                            └▶ only then the mail itself (to, body, attachments)
 //! ```
 //! In a store of many mails an index names the candidates ([`SearchBackend::candidates`]), and only these are
-//! examined. Most searches are of one's own inbox, a few hundred mails, over which a search walks. Both are
-//! bounded by mails examined, mails opened, bytes read and time; a search that stops at a bound returns a
-//! [`Cursor`] to continue from.
+//! examined. Most searches cover only one inbox with a few hundred mails, and walk these. Both are bounded by
+//! mails examined, mails opened, bytes read and time; a search that stops at a bound returns a [`Cursor`] to
+//! continue from.
 
 mod fold;
 pub(crate) mod index;
@@ -25,26 +25,27 @@ use self::fold::{fold_into, push_folded};
 pub(crate) use self::query::date_ms;
 pub use self::query::{Query, QueryFault, Term};
 
-/// Most summaries that one search examines.
+/// Maximum number of summaries that one search examines.
 pub const LOOKED_AT_MAX: usize = 20_000;
-/// Most mails that one search opens.
+/// Maximum number of mails that one search opens.
 pub const OPENED_MAX: usize = 2_000;
-/// Most bytes of mails that one search opens.
+/// Maximum total size of the mails that one search opens, in bytes.
 pub const OPENED_BYTES_MAX: u64 = 64 * 1024 * 1024;
-/// Most processor time for the mails that one search opens.
+/// Maximum processor time for the mails that one search opens.
 pub const OPENED_TIME_MAX: Duration = Duration::from_secs(5);
-/// Bytes of a mail's folded text that are searched: the displayed text, the head and the links.
+/// Maximum number of bytes of a mail's folded text that are searched. The text consists of the displayed
+/// text, the head and the links.
 pub const SEARCHED_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// Mails opened together, so that not each one wakes a thread.
+/// Maximum number of mails opened together, so that a thread need not be woken for each mail.
 const BUNCH_MAX: usize = 32;
-/// Bytes of mails opened together, not counting the last of them.
+/// Maximum total size of mails opened together, in bytes, not counting the last of them.
 const BUNCH_BYTES_MAX: u64 = 1024 * 1024;
 /// Summaries requested at a time.
 const BATCH: usize = 200;
-/// Arrivals and deletions between two pages of one search after which its cursor loses its position.
+/// A cursor loses its position after this many arrivals and deletions between two pages of a search.
 const SHIFT_MAX: usize = 1_000;
 
-/// Position to continue from: the last mail examined, and where it was.
+/// Position to continue a search from: the last mail examined, and its position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cursor {
     place: CursorPosition,
@@ -55,11 +56,11 @@ pub struct Cursor {
 enum CursorPosition {
     /// Index in the list. Mails that arrive meanwhile shift it.
     InList(usize),
-    /// Time of arrival, of a candidate that the index named.
+    /// Time of arrival of a candidate that came from the index.
     Arrived(u64),
 }
 
-/// First character of a position by time.
+/// Prefix of a cursor whose position is a time of arrival.
 const ARRIVED: char = 'a';
 
 /// Writes `position-ID`.
@@ -109,8 +110,8 @@ pub trait FlagLookup {
     fn is_tagged(&self, id: MailId) -> bool;
 }
 
-/// Mails that may match, by arrival and by ID over all inboxes, newest first. A mail that is newer than the
-/// last candidate and not among them does not match.
+/// Mails that may match, newest first, each with its time of arrival and its ID over all inboxes. A mail that
+/// is newer than the last candidate and not among the candidates does not match.
 #[derive(Debug, Clone, Default)]
 pub struct Candidates {
     /// The candidates.
@@ -119,13 +120,13 @@ pub struct Candidates {
     pub is_more: bool,
 }
 
-/// Backend that opens mails for a search; memory and threads are its concern.
+/// Backend that opens mails for a search. The backend manages its own memory and threads.
 pub trait SearchBackend: Sync {
     /// Error of the backend.
     type Fault: From<Unavailable>;
 
     /// Returns the candidates that an index names, after a position if that is given; `None` if there is no
-    /// index that can tell.
+    /// index that can answer.
     fn candidates(
         &self,
         scope: &Scope,
@@ -136,7 +137,8 @@ pub trait SearchBackend: Sync {
         async { Ok(None) }
     }
 
-    /// Opens these mails, as the scope shows them, and matches each; a mail that is gone does not match.
+    /// Opens the given mails as the scope shows them, and matches each. A mail that no longer exists does not
+    /// match.
     fn judge(
         &self,
         scope: &Scope,
@@ -156,8 +158,8 @@ pub struct MatchReport {
     pub is_cut: bool,
 }
 
-/// Searches until `limit` mails are found or a bound is reached: in the candidates of an index, if the
-/// backend has one that can tell, otherwise in one mail after the other.
+/// Searches until `limit` mails are found or a bound is reached. The search examines the candidates of an
+/// index if the backend has an index that can answer, and otherwise one mail after the other.
 ///
 /// # Errors
 /// Returns the backend's error; it includes [`Unavailable`] if the store cannot be read.
@@ -189,7 +191,7 @@ pub async fn search<M: Mailboxes, D: SearchBackend>(
     match (desk.candidates(scope, query, behind).await?, behind) {
         (Some(candidates), _) => looking.scan_candidates(mailboxes, candidates).await,
         (None, None) => looking.walk(mailboxes, 0, None).await,
-        // The index answered earlier pages, but cannot tell any more.
+        // The index answered for earlier pages but no longer can.
         (None, Some(behind)) => looking.walk_from_position(mailboxes, behind).await,
     }
 }
@@ -203,7 +205,7 @@ struct SearchRun<'a, D, K> {
     limit: usize,
     found: SearchOutcome,
     opened: SearchCost,
-    /// Mails opened together next. It starts at one, as the first mail often is the wanted one.
+    /// Number of mails opened together next. It starts at one, as the first mail is often the wanted one.
     bunch_max: usize,
 }
 
@@ -219,7 +221,7 @@ impl<D: SearchBackend, K: FlagLookup + Sync> SearchRun<'_, D, K> {
         loop {
             let batch = mailboxes.list(self.scope, skip, BATCH).await?;
             if batch.is_empty() {
-                // All mails after the cursor are gone.
+                // All mails after the cursor have been deleted.
                 return Ok(self.found);
             }
             let mut start = 0;
@@ -230,7 +232,7 @@ impl<D: SearchBackend, K: FlagLookup + Sync> SearchRun<'_, D, K> {
                         skip += batch.len();
                         continue;
                     }
-                    // The cursor's mail was deleted: its old index is the next best.
+                    // The cursor's mail was deleted, so the search continues at the mail's old index.
                     None => {
                         after = None;
                         if skip != from {
@@ -254,7 +256,8 @@ impl<D: SearchBackend, K: FlagLookup + Sync> SearchRun<'_, D, K> {
         }
     }
 
-    /// Walks over the list after a mail whose index is unknown, if it is not too far down.
+    /// Walks over the list after a mail whose index is unknown, if the mail is among the first
+    /// [`LOOKED_AT_MAX`].
     async fn walk_from_position<M: Mailboxes>(
         mut self,
         mailboxes: &M,
@@ -318,8 +321,8 @@ impl<D: SearchBackend, K: FlagLookup + Sync> SearchRun<'_, D, K> {
         Ok(self.found)
     }
 
-    /// Examines these summaries. Returns the index at which it had found enough or reached a bound, if it
-    /// did.
+    /// Examines these summaries. Returns the index at which enough mails were found or a bound was reached,
+    /// if any.
     async fn scan_batch(&mut self, batch: &[Arc<Summary>]) -> Result<Option<usize>, D::Fault> {
         let mut start = 0;
         while start < batch.len() {
@@ -389,7 +392,7 @@ fn bytes_opened(summary: &Summary) -> u64 {
     summary.size_bytes.min(PARSED_BYTES_MAX as u64)
 }
 
-/// Judges summaries until there are as many mails to open as are opened together.
+/// Judges summaries until enough mails must be opened to fill a bunch.
 fn scan_summaries(
     batch: &[Arc<Summary>],
     query: &Query,
@@ -465,7 +468,7 @@ impl Query {
         verdict
     }
 
-    /// Returns the folded words all of which are in [`text_of`] any mail that matches.
+    /// Returns the folded words that are all contained in the text ([`text_of`]) of any matching mail.
     pub(crate) fn words(&self) -> impl Iterator<Item = &str> {
         self.terms().filter(|(_, negated)| !negated).filter_map(|(term, _)| match term {
             Term::Word(word)
@@ -534,7 +537,7 @@ fn is_bcc(mail: &Mail, reading: &DecodedMail<'_>, word: &str) -> bool {
         || mail.recipients.iter().any(|said| fold(said).contains(word) && !is_named(said))
 }
 
-/// Returns all folded text in which any term looks for a word; of a mail as it is seen over all inboxes.
+/// Returns all folded text that any term searches in, for a mail as seen over all inboxes.
 pub(crate) fn text_of(mail: &Mail) -> String {
     let until = StepLimit::default();
     let prepared = ParsedMail::within(&mail.raw, &until);

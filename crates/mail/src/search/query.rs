@@ -12,9 +12,9 @@ use mail_parser::DateTime;
 
 use super::fold;
 
-/// Most terms of a query.
+/// Maximum number of terms in a query.
 const TERMS_MAX: usize = 20;
-/// Most bytes of a query.
+/// Maximum length of a query in bytes.
 const QUERY_BYTES_MAX: usize = 1_000;
 
 /// A parsed search query.

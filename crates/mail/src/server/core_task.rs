@@ -93,7 +93,7 @@ pub(super) async fn accept(core: Rc<Core>, listener: tokio::net::TcpListener, ki
     }
 }
 
-/// Passes a new connection to a core that has fewer.
+/// Passes a new connection to a core with fewer connections.
 fn hand_off(core: &Core, to: usize, stream: TcpStream, address: SocketAddr, kind: ListenerKind) {
     let Ok(stream) = stream.into_std() else { return };
     core.count(Counter::HandedOff);
@@ -130,8 +130,8 @@ async fn receive_messages(core: Rc<Core>, mut receiver: Receiver<Message>) {
     }
 }
 
-/// Housekeeping of a core: deadlines, expiry, gauges, and the backlog of other cores' full rings. Pauses
-/// while there is nothing to do.
+/// Housekeeping of a core: deadlines, expiry, gauges, and messages for other cores whose rings were full.
+/// Pauses while there is nothing to do.
 async fn run_housekeeping(core: Rc<Core>) {
     loop {
         core.watches.borrow_mut().sweep(clock::monotonic_ms());
@@ -141,7 +141,7 @@ async fn run_housekeeping(core: Rc<Core>) {
             if forgotten < FORGOTTEN_A_ROUND {
                 break;
             }
-            // The loop serves its peers between two rounds.
+            // Yields between two rounds, so that the loop serves its peers.
             tokio::task::yield_now().await;
         }
         core.gauges();
@@ -205,7 +205,7 @@ async fn reclaim(core: Rc<Core>, segment: u32) {
 }
 
 impl Core {
-    /// Number of free segments kept in reserve: one a core and some more, but at most a quarter of a small
+    /// Number of free segments kept in reserve: one per core and some more, but at most a quarter of a small
     /// store, which would otherwise drop mails although there is room.
     fn segments_ahead(&self) -> usize {
         let segments = self.config().store_bytes / u64::from(recovery::SEGMENT_BYTES);
@@ -223,9 +223,9 @@ impl Core {
         Some(Duration::from_millis(expires_ms.saturating_sub(self.now_ms())).min(EXPIRY_LOOK_MAX))
     }
 
-    /// Returns the segment to reclaim next: that of this core's oldest mail, which is about as old as that of
-    /// any core. If that segment is still being filled, or this core has no mail, the segment that was begun
-    /// first.
+    /// Returns the segment to reclaim next, which is the segment of this core's oldest mail; the oldest mails
+    /// of all cores are about equally old. If that segment is still being filled, or this core has no mail,
+    /// the segment that was begun first is returned.
     fn oldest_segment(&self) -> Option<u32> {
         let sealed = self.shared.reader.sealed();
         let oldest = self.index.borrow().oldest_segment();
@@ -248,7 +248,7 @@ impl Core {
         most
     }
 
-    /// Asks for room in the store.
+    /// Wakes the task that makes room in the store.
     pub(crate) fn make_room(&self) {
         self.wants_room.notify_one();
     }

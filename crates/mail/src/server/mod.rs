@@ -49,24 +49,24 @@ use crate::{
 
 /// Capacity of the ring from one core to another.
 const RING_MESSAGES: usize = 4096;
-/// Events that a listener may lag behind before it loses the oldest.
+/// Number of events that a listener may lag behind before it loses the oldest.
 const EVENTS_BEHIND_MAX: usize = 4096;
 /// Longest sleep of an idle core with a mail to expire, as the system's clock may be set meanwhile.
 const EXPIRY_LOOK_MAX: Duration = Duration::from_secs(10);
 /// Delay between an event and waking its listeners, so that one wake-up serves all events of that time.
 const TELL_EVERY: Duration = Duration::from_millis(2);
-/// Mails that housekeeping drops before it yields.
+/// Number of mails that housekeeping drops before it yields.
 const FORGOTTEN_A_ROUND: usize = 256;
-/// Free segments kept in reserve, in addition to one a core; see [`Core::segments_ahead`].
+/// Free segments kept in reserve, in addition to one per core; see [`Core::segments_ahead`].
 const SEGMENTS_AHEAD: usize = 2;
-/// Upper bounds of the largest mail: bytes, and 1/`MAIL_SHARE` of the store, so that one mail does not
-/// displace most others.
+/// Upper bounds for the configured largest mail: a number of bytes, and 1/`MAIL_SHARE` of the store, so that
+/// one mail does not displace most others.
 const MAIL_BYTES_MAX: u64 = 256 << 20;
 const MAIL_SHARE: u64 = 4;
 /// Pause after an accept that failed for lack of file descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Reason for which the mail service cannot start.
+/// Reason why the mail service cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// Listening on an address failed.
@@ -96,7 +96,7 @@ pub enum StartError {
     /// There is a listener for SMTP under TLS, but no certificate.
     #[error("TLS: an address for SMTP under TLS is set, but no certificate")]
     NoCertificate,
-    /// More loops than the core bits of mail IDs can number.
+    /// There are more loops than the core bits of a mail ID can number.
     #[error("too many cores: mail runs on at most {CORES_MAX}, {0} were given")]
     TooManyCores(usize),
     /// The processors cannot be listed, or the channels between loops cannot be created.
@@ -151,7 +151,8 @@ struct Seed {
 }
 
 impl Server {
-    /// Opens the store, recovers its mails, binds, and starts one loop per core. On return mail is accepted.
+    /// Opens the store, recovers its mails, binds, and starts one loop per core. Once this returns, mail is
+    /// accepted.
     ///
     /// # Errors
     /// Returns a [`StartError`] if the configuration is invalid, or the store, a socket, TLS or a loop cannot
@@ -169,8 +170,9 @@ impl Server {
         Self::start_with(config, None, journal)
     }
 
-    /// Starts the service like [`Server::start`], with the store on a disk of the caller; `header` is the
-    /// value of [`Server::store_header`] for that store, `None` creates a new one. For tests of power loss.
+    /// Starts the service like [`Server::start`], with the store on a disk provided by the caller; `header`
+    /// is the value of [`Server::store_header`] for an existing store, and `None` creates a new one. For
+    /// tests of power loss.
     ///
     /// # Errors
     /// Returns a [`StartError`], like [`Server::start`].
@@ -310,23 +312,23 @@ impl Server {
         self.ready.load(Ordering::Acquire) == self.loops
     }
 
-    /// Replaces the ban lists, effective from the next command on. Returns whether every core was told.
+    /// Replaces the ban lists, effective from the next command on. Returns whether every core was notified.
     pub fn set_lists(&self, lists: Lists) -> bool {
         let lists = Arc::new(lists);
         (0..self.loops).all(|core| self.mailstore.send_to_core(core, Message::Lists(Arc::clone(&lists))))
     }
 
     /// Returns a future that completes once a loop has ended, which only happens when it fails.
-    /// [`Server::drain`] then tells why.
+    /// [`Server::drain`] then reports the cause.
     pub fn ended(&self) -> impl Future<Output = ()> + Send + use<> {
         self.cores.ended()
     }
 
-    /// Accepts no more connections, lets mails being received complete, writes everything out and stops.
+    /// Stops accepting connections, lets mails being received complete, writes everything out and stops.
     /// Blocks.
     ///
     /// # Errors
-    /// Returns a [`CoreFailure`] if a loop had failed, or fails now.
+    /// Returns a [`CoreFailure`] if a loop has failed, or fails during the drain.
     pub fn drain(mut self, at_most: Duration) -> Result<DrainReport, CoreFailure> {
         let drained = self.cores.drain(at_most)?;
         self.mailstore.stop();

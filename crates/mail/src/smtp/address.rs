@@ -52,7 +52,7 @@ impl Inbox {
     }
 }
 
-/// Writes `local@domain`, which is read back as this inbox.
+/// Writes `local@domain`, which parses to the same inbox.
 impl fmt::Display for Inbox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}@{}", self.name(), self.domain)
@@ -64,7 +64,7 @@ impl Inbox {
     #[must_use]
     pub fn name(&self) -> Cow<'_, str> {
         let special = |c: char| c.is_whitespace() || matches!(c, '"' | '\\' | '@');
-        // An unquoted `*` at the end stands for all inboxes with that prefix.
+        // An unquoted `*` at the end means all inboxes with that prefix.
         if !self.local.contains(special) && !self.local.ends_with('*') {
             return Cow::Borrowed(&self.local);
         }
@@ -157,10 +157,10 @@ pub fn fold_domain(domain: &str) -> Result<Box<str>, AddressFault> {
 
 /// Base32 alphabet of RFC 4648, section 6, in lower case.
 const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
-/// Length of a mail ID in base32: 64 bits of ID and 16 check bits, 5 bits a letter.
+/// Length of a mail ID in base32: 64 bits of ID and 16 check bits, 5 bits per letter.
 pub(crate) const NAME_LETTERS: usize = 16;
 
-/// Returns the check bits of an ID, which tell a mistyped ID from a mail that is gone.
+/// Returns the check bits of an ID, which distinguish a mistyped ID from one whose mail no longer exists.
 fn check_bits(id: u64) -> u16 {
     xxh3_64(&id.to_be_bytes()) as u16
 }
@@ -198,7 +198,7 @@ impl serde::Serialize for MailId {
     }
 }
 
-/// Writes the ID into a page without a formatter: a list has each ID twice a line.
+/// Writes the ID into a page without a formatter, as a list has each ID twice per line.
 impl askama::FastWritable for MailId {
     fn write_into(&self, out: &mut dyn fmt::Write, _: &dyn askama::Values) -> askama::Result<()> {
         Ok(as_text(*self, |letters| out.write_str(letters))?)
@@ -297,7 +297,7 @@ mod tests {
             if let Ok(inbox) = Inbox::of(&address, "night.test") {
                 prop_assert_eq!(Inbox::of(&inbox.to_string(), "other.test"), Ok(inbox.clone()));
                 prop_assert_eq!(Inbox::of(&inbox.name(), &inbox.domain), Ok(inbox.clone()));
-                // The path of a page has the same form.
+                // The path of an inbox page has the same form.
                 let scope = Scope::of(&inbox.to_string(), "other.test");
                 prop_assert_eq!(scope, Ok(Scope::Inbox(inbox)));
             }

@@ -1,11 +1,11 @@
-//! An SMTP or LMTP connection: reads, runs the session on the bytes, waits until its mails are kept, and
-//! writes all replies at once.
+//! An SMTP or LMTP connection: reads, runs the session on the bytes, waits until the session's mails are
+//! stored, and writes all replies at once.
 //!
 //! ```text
 //!   wait ──readable──▶ read into the core's scratch ─▶ Session::turn ─▶ mails: wait until they are kept ─▶ write ─▶ wait
 //!                        (no .await, no lock)                     (one write of the log for all sessions)
 //! ```
-//! A session that waits for its peer holds no buffer except for the part of a line that it has received.
+//! A session that waits for its peer holds no buffer except for an incomplete line that it has received.
 
 use std::{
     future::poll_fn,
@@ -41,18 +41,17 @@ use crate::{
 /// Bytes of one read: enough for many pipelined mails.
 pub(crate) const READ_BYTES: usize = 64 << 10;
 /// A connection that sends this much in one turn shares turns with the other connections of its address from
-/// then on (`engine::cores::fair`), until it sends less. A turn reads no further for a connection beyond
-/// this.
+/// then on (`engine::cores::fair`), until it sends less. A turn stops reading from a connection at this
+/// amount.
 const MUCH_BYTES: usize = READ_BYTES / 2;
 /// Size of the scratch buffer: the rest of the last read, and one more read.
 pub(crate) const SCRATCH_BYTES: usize = 2 * READ_BYTES;
-/// Interval at which a mail that waits for room tries again.
+/// Interval between attempts to store a mail that waits for room.
 pub(crate) const ROOM_EVERY: Duration = Duration::from_millis(5);
-/// A part of a large mail waits for room this many times as long as a whole mail, as nothing of it has been
-/// refused yet.
+/// Factor by which a part of a large mail waits longer for room than a whole mail.
 const PART_ROOM_TIMES: u32 = 5;
-/// Bytes and time for which input is discarded after the last reply, so that a reset does not destroy the
-/// reply.
+/// Maximum amount and duration of input that is discarded after the last reply, so that a reset does not
+/// destroy the reply.
 const LINGER_BYTES_MAX: usize = 1 << 20;
 /// Memory of a connection without its mail, and of its TLS state, measured and rounded up.
 const CONNECTION_BYTES: usize = 4 << 10;
@@ -120,11 +119,11 @@ struct Connection {
     /// Memory charge of the TLS state.
     tls_memory: Option<MemoryCharge>,
     watch: Arc<Watch>,
-    /// Bytes that were read and not consumed yet.
+    /// Bytes that were read but not consumed yet.
     pending: Vec<u8>,
     /// True if the session has not seen `pending` yet.
     unexamined: bool,
-    /// True if the last turn brought more than `MUCH_BYTES`.
+    /// True if the last turn read at least `MUCH_BYTES`.
     brings_much: bool,
     /// Monotonic time at which the session reaches its maximum duration.
     until_ms: u64,
@@ -134,13 +133,13 @@ struct Connection {
 
 /// Result of a wait for bytes.
 enum WaitOutcome {
-    /// The session took a turn.
+    /// The session processed the bytes that were read.
     Turned(TurnOutcome, TurnEnd),
-    /// The session took a turn that has no replies; there may be more bytes to read.
+    /// The session processed bytes without a reply; there may be more bytes to read.
     Over,
     /// The peer has closed the connection.
     Gone,
-    /// A deadline passed, or a drain ended the wait.
+    /// A deadline has passed, or a drain has ended the wait.
     Expired,
 }
 
@@ -187,7 +186,7 @@ pub(crate) async fn serve(core: Rc<Core>, stream: TcpStream, address: SocketAddr
     }
 }
 
-/// Decides whether a peer is refused, with which reply, and whether its replies are delayed.
+/// Decides whether a peer is refused and with which reply, and whether its replies are delayed.
 fn admit(core: &Rc<Core>, peer: std::net::IpAddr, booked: &mut ConnectionGuard) -> (Option<Reply>, bool) {
     let is_full = core.shared.balance.held(core.number) > core.config().limits.connections_max;
     if is_full || !core.connection_memory.has_room(0) {
@@ -237,12 +236,12 @@ impl Connection {
             }
             turn.end(&core);
             match stop {
-                // After QUIT the peer reads no further than the last reply: an immediate close saves both
-                // sides a wait.
+                // The peer reads nothing after the reply to QUIT, so an immediate close saves both sides a
+                // wait.
                 TurnEnd::Quit if self.pending.is_empty() => return,
                 TurnEnd::Quit | TurnEnd::Close => return self.drain_input().await,
                 TurnEnd::StartTls => {
-                    // Commands pipelined in clear text behind STARTTLS are discarded (RFC 3207, 6).
+                    // Commands pipelined in clear text after STARTTLS are discarded (RFC 3207, 6).
                     self.pending.clear();
                     self.unexamined = false;
                     if !self.begin_tls().await {
@@ -295,8 +294,8 @@ impl Connection {
         }
     }
 
-    /// Waits for the connection's turn among those of its address, then processes the bytes that are there;
-    /// `None` if there are none.
+    /// Waits for the connection's turn among those of its address, then processes the available bytes; `None`
+    /// if there are none.
     async fn take_turn(&mut self, session: &mut Session, member: &Member) -> Option<WaitOutcome> {
         let turn = member.turn().await;
         if turn.has_waited() {
@@ -318,7 +317,7 @@ impl Connection {
         }
         let mut scratch = core.scratch.borrow_mut();
         let polled = self.poll_turn(cx, session, &core, &mut scratch);
-        // More bytes of a mail do not extend the time that the mail was given.
+        // Further bytes of a mail do not extend the time limit of the mail.
         if !matches!(polled, Poll::Pending | Poll::Ready(WaitOutcome::Over)) {
             self.watch.work();
         }
@@ -364,7 +363,8 @@ impl Connection {
                 return Poll::Ready(WaitOutcome::Turned(turn, stop));
             }
             turn.end(core);
-            // More of a mail restarts the silence timer. A command that comes a byte at a time does not.
+            // Further bytes of a mail restart the silence timer. A command that comes a byte at a time does
+            // not.
             if session.dialog.is_receiving() {
                 self.set_deadline(Phase::Body, session);
                 if self.is_mail_slow() {
@@ -377,8 +377,8 @@ impl Connection {
         }
     }
 
-    /// Returns whether the mail being received is past its deadline. A peer that always has bytes to read is
-    /// never waited for, so no deadline of a wait would end it.
+    /// Returns whether the mail being received is past its deadline. The deadlines of waits do not stop a
+    /// peer that always has bytes to read, because the connection never waits for it.
     fn is_mail_slow(&self) -> bool {
         self.coming.is_some_and(|(_, until_ms)| until_ms <= clock::monotonic_ms())
     }
@@ -405,7 +405,7 @@ impl Connection {
         self.watch.wait(phase, now_ms, rest.min(silence));
     }
 
-    /// Retries to keep a mail until there is room or the time is up.
+    /// Retries storing a mail until there is room or the time is up.
     async fn retry_append(&mut self, session: &mut Session, turn: &mut TurnOutcome) -> TurnEnd {
         let core = Rc::clone(&self.core);
         let mut room_time = core.config().limits.room_time_max;
@@ -482,7 +482,7 @@ impl Connection {
                 }
             }
         };
-        // The connection ends both when the peer closes and when the time is up.
+        // The connection ends in either case: the peer closes, or the time is up.
         let _ = tokio::time::timeout(LINGER_TIME_MAX, drain).await;
     }
 

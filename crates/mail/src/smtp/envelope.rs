@@ -38,11 +38,11 @@ pub(crate) struct Envelope {
     pub(crate) draft: Draft,
 }
 
-/// Recipients whose memory is not charged as memory of mails being received.
+/// Number of recipients of a mail that are not charged to the memory of mails being received.
 const RECIPIENTS_UNCOUNTED: usize = 16;
 /// Approximate size of a recipient's texts: its inbox in two parts.
 const RECIPIENT_TEXTS_BYTES: usize = 64;
-/// Recipients up to which inboxes are compared pairwise to find duplicates.
+/// Maximum number of recipients whose inboxes are compared pairwise to find duplicates.
 const COMPARED_MAX: usize = 16;
 /// Largest metadata buffer that a core keeps for reuse; a mail to a thousand recipients needs more.
 const META_SPARE_MAX: usize = 64 << 10;
@@ -50,7 +50,7 @@ const META_SPARE_MAX: usize = 64 << 10;
 /// Null mail ID.
 const NO_NAME: MailId = MailId(0);
 
-/// A mail whose record is appended, but not yet as durable as a 250 promises.
+/// A mail whose record is appended but not yet as durable as a 250 promises.
 pub(crate) struct AppendedMail {
     pub(crate) ticket: Ticket,
     pub(crate) arrivals: SmallVec<[Arrival; 1]>,
@@ -60,15 +60,15 @@ pub(crate) struct AppendedMail {
     pub(crate) raw_bytes: u64,
 }
 
-/// Reason for which a mail is not kept.
+/// Reason why a mail is not stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AppendFault {
     TooLarge,
     /// The log is full or busy now, and may have room later.
     Room,
-    /// The core of one of the inboxes is far behind, and may have caught up later.
+    /// The core of one of the inboxes is far behind, and may catch up later.
     Behind,
-    /// Incomplete mails take all the memory or store that they may.
+    /// Incomplete mails use all the memory or store space that they are allowed.
     Full(Counter),
 }
 
@@ -124,12 +124,12 @@ impl Envelope {
         self.raw.len() as u64 + self.tail.bytes()
     }
 
-    /// Returns the memory of the envelope, except for that of the first few recipients.
+    /// Returns the memory of the envelope, not counting its first few recipients.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.raw.capacity() + self.tail.memory_bytes() + self.recipient_bytes()
     }
 
-    /// Writes the bytes gathered of a large mail to the log, once they make up a part.
+    /// Writes the gathered bytes of a large mail to the log once they fill a part.
     pub(crate) fn write_part(&mut self, core: &Core, peer: IpAddr) -> Result<(), PartFault> {
         self.tail.write(core, (peer, self.letter()), false)
     }
@@ -139,8 +139,8 @@ impl Envelope {
         self.recipients.first().map_or(NO_NAME, |recipient| recipient.id)
     }
 
-    /// Returns the memory of recipients beyond the first few, which fit into the memory that every session
-    /// has.
+    /// Returns the memory of all recipients but the first few, which are part of the memory that every
+    /// session has.
     fn recipient_bytes(&self) -> usize {
         let beyond = self.recipients.capacity().saturating_sub(RECIPIENTS_UNCOUNTED);
         beyond * (size_of::<Recipient>() + RECIPIENT_TEXTS_BYTES)
@@ -175,8 +175,8 @@ impl Envelope {
     }
 
     /// Appends the mail to the log: the rest of a large mail as parts, then one record, whichever cores own
-    /// its inboxes. If the mail is kept, the envelope's texts are moved out of it; if it is refused, they
-    /// stay here for another try.
+    /// its inboxes. If the mail is stored, the envelope's texts are moved out of it; if the mail is refused,
+    /// the texts stay here for another attempt.
     pub(crate) fn append_to_log(
         &mut self,
         core: &Core,
@@ -223,8 +223,8 @@ impl Envelope {
     }
 }
 
-/// Returns which recipients are the first to name their inbox. A few are compared pairwise; a thousand would
-/// take milliseconds.
+/// Returns which recipients are the first to name their inbox. Only a few recipients are compared pairwise,
+/// as a thousand would take milliseconds.
 fn first_of_their_inbox(recipients: &[Recipient]) -> SmallVec<[bool; COMPARED_MAX]> {
     if recipients.len() <= COMPARED_MAX {
         let is_first = |at: usize| recipients[..at].iter().all(|other| other.inbox != recipients[at].inbox);
@@ -244,8 +244,8 @@ struct Record<'a> {
     now_ms: u64,
 }
 
-/// Builds the index entries that the owners of a mail's inboxes get. The summaries take the inbox names out
-/// of `recipients`, and the last summary takes the sender, instead of copying them.
+/// Builds the index entries that the owners of a mail's inboxes get. Nothing is copied: the summaries take
+/// over the inbox names from `recipients`, and the last summary takes over the sender.
 fn arrivals(
     core: &Core,
     from: &mut Box<str>,
@@ -326,8 +326,8 @@ fn append(core: &Core, meta: &mut Vec<u8>, raw: &[u8]) -> Result<(AppendedRecord
 /// Deletes the record of a mail that gets no 250, so that the mail does not appear after a restart.
 pub(crate) fn revoke_record(core: &Core, kept: &AppendedMail) {
     let (location, payload_bytes) = kept.record;
-    // If the delete is refused, too, the mail may appear after a restart though its sender was told to try
-    // again.
+    // If the delete is refused as well, the mail may appear after a restart although its sender was told to
+    // try again.
     let _ = core.writer.borrow_mut().delete(location);
     core.shared.reader.died(location, payload_bytes);
     free_parts(&core.shared.reader, kept.parts.as_deref().unwrap_or_default());

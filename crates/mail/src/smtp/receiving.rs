@@ -13,12 +13,12 @@ use engine::share::{CommonPart, Share};
 
 use crate::{counters::Counter, store::core::Core};
 
-/// Bytes of each mail that are not charged to its address. An address with as many connections as it may have
+/// Bytes of each mail that are not charged to its address. An address with the maximum number of connections
 /// holds 40 MiB this way.
 const UNCOUNTED_BYTES: usize = 32 << 10;
 /// One address may hold 1/`ADDRESS_SHARE` of the memory for mails being received.
 const ADDRESS_SHARE: usize = 2;
-/// No mail begins while less than this is free: the rest is for the mails already begun.
+/// A mail may only begin if this much memory is free: the rest is reserved for mails that have already begun.
 const BEGIN_BYTES: usize = 1 << 20;
 const BEGIN_SHARE: usize = 8;
 
@@ -51,7 +51,7 @@ impl Core {
     }
 
     /// Changes the charge of a mail of `peer` from `before` to `after` bytes. The charge is made even if it
-    /// is refused: the caller then ends the mail and gives the charge back.
+    /// is refused: the caller then ends the mail and releases the charge.
     pub(crate) fn book_receiving(&self, peer: IpAddr, before: usize, after: usize) -> Result<(), Counter> {
         let is_room = {
             let ReceiveBudget { share, bytes } = &mut *self.receiving.borrow_mut();

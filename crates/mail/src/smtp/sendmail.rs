@@ -15,14 +15,14 @@ use std::{
 
 /// Largest mail; a larger one is refused before it is sent.
 const MAIL_BYTES_MAX: u64 = 64 * 1024 * 1024;
-/// Most recipients of one mail.
+/// Maximum number of recipients of one mail.
 const RECIPIENTS_MAX: usize = 1000;
 /// Timeout for a reply of the server.
 const ANSWER_WAIT: Duration = Duration::from_secs(60);
 /// Longest line of a reply; RFC 5321, 4.5.3.1.5 allows 512 octets.
 const ANSWER_LINE_BYTES_MAX: u64 = 4096;
 
-/// Reason for which a mail was not submitted.
+/// Reason why a mail was not submitted.
 #[derive(Debug, thiserror::Error)]
 pub enum SendmailFault {
     /// The flag asks for a function that does not exist here.
@@ -303,7 +303,7 @@ impl Session<'_> {
     }
 }
 
-/// Removes the characters with which an address could smuggle in a command of its own.
+/// Removes characters that would let an address inject an SMTP command.
 fn one_line(address: &str) -> String {
     address.chars().filter(|c| !c.is_control() && !matches!(c, '<' | '>')).collect()
 }
@@ -322,7 +322,7 @@ pub(crate) fn dot_stuff(raw: &[u8]) -> Vec<u8> {
     data
 }
 
-/// Returns the lines without their line ends; text after the last line feed is a line if it is not empty.
+/// Returns the lines without their line ends. Text after the last line feed is a line unless it is empty.
 fn lines(raw: &[u8]) -> Vec<&[u8]> {
     let mut lines: Vec<&[u8]> =
         raw.split(|&byte| byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line)).collect();
@@ -389,7 +389,7 @@ mod tests {
 
     #[test]
     fn flags_that_programs_use_are_understood() {
-        // Flags of PHP's default, git send-email, cron, msmtp's callers, mutt.
+        // Flags used by PHP's default configuration, git send-email, cron, callers of msmtp, and mutt.
         for arguments in [
             &["-t", "-i"][..],
             &["-ti"],

@@ -1,4 +1,4 @@
-//! An SMTP or LMTP session: replies to commands, and keeps mails. Sessions know nothing of sockets.
+//! An SMTP or LMTP session: replies to commands and stores mails. Sessions do not use sockets.
 
 use std::{io::Write, net::IpAddr};
 
@@ -25,7 +25,7 @@ use crate::{
     store::{core::Core, list_head},
 };
 
-/// 250: the mail is kept, as durably as configured. The text before it is the mail's ID.
+/// 250 after a mail was stored as durably as configured. The mail's ID precedes this text.
 const KEPT: Reply = Reply::new(250, (2, 0, 0), "kept");
 const NO_ROOM: Reply = Reply::new(452, (4, 3, 1), "The store has no room now; later");
 const BEHIND: Reply = Reply::new(451, (4, 3, 2), "A part of the server does not keep up; later");
@@ -44,21 +44,22 @@ pub(crate) const SESSION_OVER: Reply =
     Reply::new(421, (4, 7, 0), "This session has lasted long enough; closing, come again");
 /// 421 while the server stops.
 pub(crate) const STOPPING: Reply = Reply::new(421, (4, 3, 2), "The server is stopping; later");
-/// 421 to a connection beyond the limit.
+/// 421 to a connection over the limit.
 pub(crate) const TOO_MANY_CONNECTIONS: Reply = Reply::new(421, (4, 3, 2), "Too many connections; later");
 
-/// Reason for which a turn ended.
+/// Reason why a turn ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TurnEnd {
     /// All bytes are consumed: read more.
     Read,
     /// The connection closes after the replies.
     Close,
-    /// The peer said QUIT: the connection closes after the replies, and no more input is expected.
+    /// The peer sent QUIT: the connection closes after the replies, and no more input is expected.
     Quit,
     /// TLS begins after the replies.
     StartTls,
-    /// A mail is complete and there is no room for it: try [`Session::end_mail`] again a little later.
+    /// A mail is complete, but there is no room for it: [`Session::end_mail`] is to be called again a little
+    /// later.
     Room,
 }
 
@@ -150,7 +151,7 @@ impl Session {
             let (used, ask) = match &mut self.envelope {
                 None => self.dialog.step(&bytes[at..], |_| ()),
                 Some(envelope) => self.dialog.step(&bytes[at..], |piece| {
-                    // Our own Received field comes on top of the limit of SIZE.
+                    // Our own Received field is not counted towards the limit announced by SIZE.
                     over = over || envelope.bytes() + piece.len() as u64 > most + RECEIVED_BYTES_MAX;
                     if !over {
                         envelope.take(piece);
@@ -164,13 +165,14 @@ impl Session {
                 && self.dialog.is_receiving()
                 && let Err(counter) = self.charge_envelope(core)
             {
-                // All further input belongs to the mail for as long as the peer likes: only closing ends it.
+                // The rest of the input is part of the mail for as long as the peer sends, so only closing
+                // ends it.
                 core.count(counter);
                 self.refuse(core, budget_reply(counter), turn);
                 return (at, TurnEnd::Close);
             }
             if over {
-                // Reading the mail to its end would only cost us.
+                // Reading the rest of a mail that is too large would only waste resources.
                 core.count(Counter::TooLarge);
                 self.refuse(core, reply::TOO_LARGE, turn);
                 return (at, TurnEnd::Close);
@@ -284,7 +286,8 @@ impl Session {
         let Some(envelope) = &mut self.envelope else { unreachable!("a recipient comes after the sender") };
         let config = core.config();
         if envelope.recipients.len() >= config.limits.recipients_max {
-            // The sender is not at fault: it sends these recipients another mail (RFC 5321, 4.5.3.1.10).
+            // The refusal is not the sender's fault: the sender submits the mail again for these recipients
+            // (RFC 5321, 4.5.3.1.10).
             core.count(Counter::TooManyRecipients);
             self.note_refused(core, to, reply::TOO_MANY_RECIPIENTS);
             reply::TOO_MANY_RECIPIENTS.write(&mut turn.out);
@@ -310,7 +313,7 @@ impl Session {
         envelope.add(inbox, to);
         self.dialog.recipient_accepted();
         if let Err(counter) = self.charge_envelope(core) {
-            // The recipients take memory for as long as the peer likes, just like the bytes of a mail.
+            // A peer can make recipients use memory indefinitely, just like the bytes of a mail.
             core.count(counter);
             self.refuse(core, budget_reply(counter), turn);
             return Some(TurnEnd::Close);
@@ -359,13 +362,14 @@ impl Session {
         self.envelope.as_ref().is_some_and(|envelope| envelope.is_judged)
     }
 
-    /// Writes the bytes gathered of a large mail to the log, once they make up a part.
+    /// Writes the gathered bytes of a large mail to the log once they fill a part.
     fn write_part(&mut self, core: &Core, turn: &mut TurnOutcome) -> Option<TurnEnd> {
         match self.envelope.as_mut()?.write_part(core, self.peer) {
             Ok(()) => None,
             Err(PartFault::Room) => Some(TurnEnd::Room),
             Err(PartFault::Full(counter)) => {
-                // All further input belongs to the mail for as long as the peer likes: only closing ends it.
+                // The rest of the input is part of the mail for as long as the peer sends, so only closing
+                // ends it.
                 core.count(counter);
                 self.refuse(core, budget_reply(counter), turn);
                 Some(TurnEnd::Close)
@@ -373,12 +377,12 @@ impl Session {
         }
     }
 
-    /// Keeps a complete mail and writes its reply, which waits until the mail is kept.
+    /// Stores a complete mail and writes its reply, which is sent once the mail is durable.
     pub(crate) fn end_mail(&mut self, core: &Core, now_ms: u64, turn: &mut TurnOutcome) -> Option<TurnEnd> {
         let Some(envelope) = &mut self.envelope else { unreachable!("a mail that ends has begun") };
         let lines = if self.dialog.is_lmtp() { envelope.recipients.len() } else { 1 };
         let subject = list_head::fields(&envelope.raw).subject;
-        // Rates are checked once: a mail that waits for room gets here again.
+        // Rates are checked only once, although a mail that waits for room is retried here.
         let judgement = match std::mem::replace(&mut envelope.is_judged, true) {
             true => Judgement::Fine,
             false => core.abuse.borrow().mail(subject, &envelope.raw, now_ms),
@@ -425,8 +429,8 @@ impl Session {
         None
     }
 
-    /// Refuses a mail for which there was no room in time. The rest of an incomplete mail is not a command,
-    /// so the session ends.
+    /// Refuses a mail for which no room was found in time. The rest of an incomplete mail must not be read as
+    /// commands, so the session ends.
     pub(crate) fn give_up_mail(&mut self, core: &Core, turn: &mut TurnOutcome) -> TurnEnd {
         let waits_for_core = self.envelope.as_ref().is_some_and(|envelope| envelope.waits_for_core);
         let reply = if waits_for_core {
@@ -464,7 +468,7 @@ impl Session {
         }
         let booked = std::mem::take(&mut self.receiving);
         if booked > 0 {
-            // Giving memory back never fails.
+            // Releasing memory never fails.
             let _ = core.book_receiving(self.peer, booked, 0);
         }
         was_one
@@ -528,7 +532,7 @@ impl Session {
     }
 }
 
-/// Returns the reply for exhausted memory of mails being received.
+/// Returns the reply when the memory for mails being received is exhausted.
 fn budget_reply(counter: Counter) -> Reply {
     match counter {
         Counter::AddressReceivingFull | Counter::AddressPartsFull => ADDRESS_RECEIVING_FULL,
@@ -536,7 +540,7 @@ fn budget_reply(counter: Counter) -> Reply {
     }
 }
 
-/// Adds a mail that was not received by SMTP to the mails of a turn, without a reply.
+/// Adds a mail that did not arrive by SMTP, and has no reply, to the mails that a turn waits for.
 pub(crate) fn push_pending(kept: AppendedMail, turn: &mut TurnOutcome) {
     turn.waiting.push(PendingReply { kept, at: 0, len: 0, lines: 0, draft: Draft::default() });
 }
@@ -550,14 +554,14 @@ impl TurnOutcome {
         Self { out: core.buffer(), waiting, slow: false }
     }
 
-    /// Gives the buffers back after the replies were sent.
+    /// Returns the buffers for reuse after the replies were sent.
     pub(crate) fn end(self, core: &Core) {
         core.recycle_buffer(self.out);
         core.recycle_waiting(self.waiting);
     }
 
-    /// Waits until every mail of the turn is kept, then publishes the mails. A mail that could not be kept is
-    /// taken back, and its reply becomes 451. Returns whether all were kept.
+    /// Waits until every mail of the turn is stored, then publishes the mails. If a mail could not be stored,
+    /// its record is deleted and its reply becomes 451. Returns whether all were stored.
     pub(crate) async fn settle(&mut self, core: &Core) -> bool {
         let Some(ticket) = self.waiting.iter().map(|waiting| waiting.kept.ticket).max() else { return true };
         let kept = core.wait_durable(ticket).await;

@@ -6,11 +6,12 @@
 //!                                                               └─ no room ─▶ the peer waits (TurnEnd::Room)
 //!  whole ─▶ the record of the mail: its beginning, and where the parts are; only that makes it a mail
 //! ```
-//! So a mail of any size takes no more memory than [`FRONT_BYTES`] and a part. Parts that no record names are
-//! garbage: they are freed when the mail is given up, and a start frees those that a crash left behind.
+//! A mail of any size therefore takes no more memory than [`FRONT_BYTES`] and one part. Parts that no record
+//! names are garbage: they are freed when the mail is abandoned, and a start frees those that a crash left
+//! behind.
 //!
-//! *Bounds:* parts of incomplete mails take half of the store at most, those of one address half of that;
-//! beyond, 452.
+//! *Bounds:* parts of incomplete mails take at most half of the store, and those of one address at most half
+//! of that; further mails get 452.
 
 use std::{
     net::IpAddr,
@@ -36,7 +37,7 @@ pub(crate) const FRONT_BYTES: usize = 256 << 10;
 pub(crate) const PART_BYTES: usize = 256 << 10;
 /// Parts of incomplete mails may take 1/`STORE_SHARE` of the store.
 const STORE_SHARE: u64 = 2;
-/// Share of one address: 1/`ADDRESS_SHARE` of what incomplete mails may take.
+/// One address may use 1/`ADDRESS_SHARE` of the store space for incomplete mails.
 const ADDRESS_SHARE: u64 = 2;
 
 /// The rest of a mail being received.
@@ -49,19 +50,19 @@ pub(crate) struct Tail {
     parts_bytes: u64,
 }
 
-/// Reason for which a part was not written to the log.
+/// Reason why a part was not written to the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PartFault {
     /// The log has no room now, and may have room later.
     Room,
-    /// Parts of incomplete mails take as much of the store as they may.
+    /// Parts of incomplete mails have reached their limit of store space.
     Full(Counter),
 }
 
 impl Tail {
     pub(crate) fn gather(&mut self, bytes: &[u8]) {
         if self.gathered.capacity() == 0 {
-            // Room for a part, and for a read of the connection that goes beyond it.
+            // Capacity for a part, and for a read from the connection that goes beyond the part.
             self.gathered.reserve_exact(PART_BYTES + SCRATCH_BYTES);
         }
         self.gathered.extend_from_slice(bytes);
@@ -80,7 +81,7 @@ impl Tail {
         &self.parts
     }
 
-    /// Writes the gathered bytes once they make up a part; at the end of the mail, however few they are.
+    /// Writes the gathered bytes once they fill a part, or any number of bytes at the end of the mail.
     pub(crate) fn write(
         &mut self,
         core: &Core,
@@ -118,7 +119,7 @@ impl Tail {
         Some(std::mem::take(&mut self.parts).into())
     }
 
-    /// Frees the parts of a mail that is given up.
+    /// Frees the parts of an abandoned mail.
     pub(crate) fn give_up(&mut self, core: &Core, peer: IpAddr) {
         if !self.parts.is_empty() {
             recovery::free_parts(&core.shared.reader, &self.parts);
@@ -129,7 +130,7 @@ impl Tail {
 }
 
 impl Core {
-    /// Appends a part of a mail, unless it would take the room that mails of one record need.
+    /// Appends a part of a mail, unless the part would take room that mails of a single record need.
     fn append_part(
         &self,
         letter: MailId,
@@ -141,7 +142,7 @@ impl Core {
         let mut filling = writer.begin_if_spare(new, bytes.len())?;
         filling.write(bytes);
         let appended = writer.finish(filling);
-        // A helper writes the part, so that little is left for the loop at the end of the mail.
+        // A helper writes the part now, so that little is left to write at the end of the mail.
         writer.flush();
         Ok(appended)
     }
@@ -161,7 +162,7 @@ impl Core {
         Err(fault)
     }
 
-    /// Subtracts bytes from that count: their mail is complete or given up.
+    /// Subtracts bytes from the count of incomplete mails because their mail is complete or abandoned.
     fn parts_over(&self, peer: IpAddr, bytes: u64) {
         self.shared.parts_bytes.fetch_sub(bytes, Relaxed);
         self.shared.peers.parts(peer).fetch_sub(bytes, Relaxed);

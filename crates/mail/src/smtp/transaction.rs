@@ -14,10 +14,10 @@ use wire::{
 
 use crate::store::core::Core;
 
-/// Recipients that a record lists.
+/// Maximum number of recipients that a record lists.
 const RECIPIENTS_MAX: usize = 10;
 
-/// The sender as the record describes it.
+/// The sender of a mail, as written in its transaction record.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sender<'a> {
     pub(crate) peer: IpAddr,
@@ -90,7 +90,7 @@ impl Draft {
         self.end(core, Some(reply.code), Some(reply.text));
     }
 
-    /// Ends the record of a mail whose sender gave it up or disconnected.
+    /// Ends the record of a mail whose sender abandoned it or disconnected.
     pub(crate) fn log_aborted(self, core: &Core) {
         self.end(core, None, None);
     }

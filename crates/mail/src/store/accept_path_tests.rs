@@ -1,4 +1,4 @@
-//! Test that counts what a steady SMTP session allocates for a mail, on the thread that plays the core.
+//! Counts the allocations of a steady SMTP session per mail, on the thread that acts as the core.
 
 #![allow(clippy::expect_used, reason = "a test may fail")]
 
@@ -37,9 +37,9 @@ static ALLOCATOR: CountingAllocator = CountingAllocator::system();
 const WARM_UP: usize = 20_000;
 const MAILS: usize = 20_000;
 const INBOXES: usize = 10;
-/// Allocations that stay with a mail, which are those of its summary: its `Arc`, sender, From, Subject, and
-/// the inbox in two parts. Commands, replies, buffers, recipients, the index, the log, and the mail dropped
-/// from a full inbox allocate nothing. The fraction is for tables that grow now and then.
+/// Allocations that live as long as a mail. All of them are for its summary: its `Arc`, sender, From,
+/// Subject, and the inbox in two parts. Commands, replies, buffers, recipients, the index, the log, and the
+/// mail dropped from a full inbox allocate nothing. The fraction is for tables that grow occasionally.
 const ALLOCATIONS_A_MAIL: f64 = 6.1;
 
 /// A service's only core, on this thread, and the receiver of its events.
@@ -56,8 +56,8 @@ fn core_of(config: Config) -> (Log, Rc<Core>, Receiver<Message>) {
     (log, core, others.pop().expect("the listeners"))
 }
 
-/// The first of `cores` cores, and the receivers of the other cores and of the event listeners. The other
-/// cores do only what the test does for them.
+/// The first of `cores` cores, and the receivers of the other cores and of the event listeners. The test
+/// itself acts as the other cores.
 pub(crate) fn core_beside(cores: usize, config: Config) -> (Log, Rc<Core>, Vec<Receiver<Message>>) {
     let recovered = recovery::recover(&config, None, cores, clock::unix_ms()).expect("a store");
     let mut endpoints = Mesh::<Message>::new(cores, 1, RING_MESSAGES).expect("a mesh").into_endpoints();
@@ -82,8 +82,8 @@ pub(crate) fn core_beside(cores: usize, config: Config) -> (Log, Rc<Core>, Vec<R
     (recovered.log, Rc::new(Core::new(0, cores, shared, owned)), others)
 }
 
-/// A mail that waits for room is counted against its rates only once; counting each retry made it refuse
-/// itself.
+/// A mail that waits for room is counted against its rates only once. Counting each retry once made a mail
+/// exceed its own rate.
 #[test]
 fn a_mail_that_waits_for_room_is_held_against_the_rates_once() {
     // A burst of half a minute's worth: one mail.
@@ -113,7 +113,7 @@ fn a_mail_that_waits_for_room_is_held_against_the_rates_once() {
     assert!(said.contains("450 4.7.1 Too many mails with this subject"), "{said}");
 }
 
-/// Events sent before the listeners' thread reads again: more than its ring holds.
+/// Events sent before the listeners' thread reads again, more than its ring holds.
 const EVENTS_AT_ONCE: usize = RING_MESSAGES + 10;
 /// Capacity of the ring from a core to the listeners.
 pub(crate) const RING_MESSAGES: usize = 64;
@@ -142,7 +142,7 @@ fn listeners_are_told_that_events_were_lost() {
         first.len() < EVENTS_AT_ONCE && first.iter().all(Option::is_some),
         "the ring was full: {first:?}"
     );
-    // No further mail arrives, and yet the listeners are told of the loss.
+    // The listeners are told of the loss even if no further mail arrives.
     core.wake_listeners();
     told.try_recv_batch(&mut batch);
     assert_eq!(numbers(&mut batch), [None]);

@@ -5,14 +5,15 @@
 //!   a start: records ─▶ RecoveredNote, from which the web loads its state
 //! ```
 //! Requests are answered from the web's own state; this table only knows where each note is written, so that
-//! the next note replaces it and it is deleted with its mail. *Bound:* the note of a mail is written
-//! `TIMES_MAX` times; later changes last until the process ends. *Who writes:* the core.
+//! the next note replaces it and the note is deleted with its mail. *Bound:* the note of a mail is written
+//! `TIMES_MAX` times; later changes last until the process ends. *Writer:* the core.
 
 use std::collections::{BTreeSet, HashMap};
 
 use crate::mailbox::mailboxes::{Inbox, MailId};
 
-/// Writes of one mail's note: toggling a flag again and again must not fill the log.
+/// Maximum number of times that the note of a mail is written, so that repeated toggling of a flag does not
+/// fill the log.
 const TIMES_MAX: u8 = 64;
 
 /// Flags and tags of a mail.
@@ -31,7 +32,7 @@ impl Note {
         !self.read && self.tags.is_empty()
     }
 
-    /// The note's flags, stored as the hash of its record.
+    /// Returns the note's flags, which are stored in the hash field of its record.
     pub(crate) fn flags(&self) -> u64 {
         u64::from(self.read)
     }
@@ -95,7 +96,7 @@ impl Notes {
         self.at.get(&id.0).copied()
     }
 
-    /// Returns whether the note of a mail may be written once more.
+    /// Returns whether the note of a mail may be written again.
     pub(crate) fn may_write(&self, id: MailId) -> bool {
         self.at.get(&id.0).is_none_or(|at| at.times < TIMES_MAX)
     }

@@ -1,24 +1,24 @@
-//! Messages for other cores that found their rings full, in one queue a core.
+//! Messages for other cores whose rings were full, in one queue per core.
 //!
 //! ```text
 //!   mail is kept ─▶ publish ─▶ ring to the owner of its inbox ── full ──▶ the owner's queue here ─▶ ring, a round later
 //!        ▲                                                                       │ has BEHIND_MAX messages
 //!        └────────────────── no mail for that core is kept: it waits for room ◀──┘
 //! ```
-//! A core that stands still takes nothing out of its rings. *Bounds:* once [`BEHIND_MAX`] messages wait for a
-//! core, no mail for one of its inboxes is kept; mails that sessions have already kept in the same turn may
-//! still be added. Such a core is given no connections, and is not asked to make room, as make_room asks
-//! again anyway. A [`Message::LetGo`] takes the place of the entry that it removes, so there are never more
-//! of these than mails in the index.
+//! A stalled core takes nothing out of its rings. *Bounds:* once [`BEHIND_MAX`] messages wait for a core, no
+//! mail for one of its inboxes is stored; mails that sessions have already stored in the same turn may still
+//! be added. Such a core gets no connections, and no request to make room, as `make_room` asks again anyway.
+//! A [`Message::LetGo`] replaces the entry that it removes, so there are never more of these than mails in
+//! the index.
 
 use std::collections::VecDeque;
 
 use crate::store::core::Message;
 
-/// Messages that may wait for a core. Beyond this bound, mails to its inboxes wait for room.
+/// Maximum number of messages that wait for a core; at this bound mails to the core's inboxes wait for room.
 pub(crate) const BEHIND_MAX: usize = 1024;
 
-/// Waiting messages, one queue a core: a core that stands still does not delay messages for other cores.
+/// Waiting messages, one queue per core: a stalled core does not delay messages for other cores.
 #[derive(Default)]
 pub(crate) struct Backlog {
     queues: Vec<VecDeque<Message>>,
@@ -55,7 +55,8 @@ impl Backlog {
         self.queues[to].push_back(message);
     }
 
-    /// Sends each core its messages in order, until `send` returns one.
+    /// Sends each core its messages in order, until `send` returns a message for which the core's ring has no
+    /// room.
     pub(crate) fn give(&mut self, mut send: impl FnMut(usize, Message) -> Result<(), Message>) {
         for (to, queue) in self.queues.iter_mut().enumerate() {
             while let Some(message) = queue.pop_front() {
@@ -91,7 +92,7 @@ mod tests {
         },
     };
 
-    /// The name of an inbox that the given core, of two, owns.
+    /// Returns the name of an inbox that the given core owns if there are two cores.
     fn inbox_of(core: usize) -> String {
         let mut names = (0..).map(|number| format!("inbox{number}"));
         let is_its = |name: &String| owner(&Inbox::of(name, "inbox.test").expect("an inbox"), 2) == core;

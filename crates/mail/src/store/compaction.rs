@@ -3,12 +3,12 @@
 //! ```text
 //!  S1 ▣▢▢▢▢▢▢▢▢  S2 ▣▣▢▢▢▢▢▢▢  S3 ▣▣▣▣▣▣▢▢      each run begins a new segment on each core, and leaves it half filled
 //!   └─────┬──────────┘
-//!  G  ▣▣▣▢▢▢▢▢  (S1, S2 free)  S3 ▣▣▣▣▣▣▢▢    so many restarts would fill the store with empty segments
+//!  G  ▣▣▣▢▢▢▢▢  (S1, S2 free)  S3 ▣▣▣▣▣▣▢▢    so, many restarts would fill the store with nearly empty segments
 //! ```
-//! Without compaction a store that is restarted often would drop its oldest mails for want of a segment while
-//! most of its bytes are free. A copy names the record that it replaces, and the old record is deleted when
-//! the copy is as durable as a 250 promises, so a crash at any point leaves each mail exactly once. *Bound:*
-//! [`SEGMENTS_COPIED_MAX`] segments' bytes a start. *Who waits:* the start.
+//! Without compaction a store that is restarted often would drop its oldest mails for lack of a segment
+//! although most of its bytes are free. A copy names the record that it replaces, and the old record is
+//! deleted when the copy is as durable as a 250 promises, so a crash at any point leaves each mail exactly
+//! once. *Bound:* the bytes of [`SEGMENTS_COPIED_MAX`] segments per start. *Blocks:* the start.
 
 use std::{collections::HashMap, io, thread};
 
@@ -25,11 +25,11 @@ use crate::{
     },
 };
 
-/// Bytes that a start may copy, in segments: the copies fit one segment.
+/// Bytes that a start may copy, in segments: the copies fit into one segment.
 const SEGMENTS_COPIED_MAX: usize = 1;
 /// A segment is sparse if its live records take at most 1/`SPARSE` of it.
 const SPARSE: usize = 2;
-/// Sparse segments that are worth moving together; fewer gain nothing.
+/// Minimum number of sparse segments to move together; moving fewer gains nothing.
 const SEGMENTS_MIN: usize = 2;
 
 /// Live records of one segment, as indexes into the lists of records and of markers.
@@ -56,7 +56,7 @@ pub(crate) fn move_live_records(
     is_live: impl Fn(&Record) -> bool,
 ) -> io::Result<usize> {
     let (mut chosen, mut chosen_markers) = choose(reader, records, markers, is_live);
-    // Sorted, so that the segment is filled in order of arrival, like any other segment.
+    // Sorting fills the segment in order of arrival, like any other segment.
     chosen.sort_unstable_by_key(|at| records[*at].arrival());
     chosen_markers.sort_unstable();
     let mut moved: Vec<(Location, usize)> = Vec::new();
@@ -68,7 +68,7 @@ pub(crate) fn move_live_records(
     for at in chosen {
         let record = &mut records[at];
         let from_bytes = record.payload_bytes as usize;
-        // An unreadable record stays where it is, and is shown as damaged when a reader opens it.
+        // An unreadable record stays where it is, and a reader that opens it sees that it is damaged.
         let Some(payload) = read_whole_payload(reader, record) else { continue };
         let Ok(payload_bytes) = u32::try_from(payload.len()) else { continue };
         let Some(location) = copy(MAIL, 0, 0, record.location, from_bytes, &payload) else { break };
@@ -95,7 +95,8 @@ pub(crate) fn move_live_records(
         Durability::Process => writer.flush(),
         Durability::Power => writer.make_durable(),
     }
-    // Later mails are younger: sealing the segment keeps the rule that the oldest mails are dropped first.
+    // Mails after this segment are younger: sealing it keeps the rule that the oldest mails are dropped
+    // first.
     writer.seal();
     if wait_durable(&writer.progress(), last, durability)? {
         for (location, payload_bytes) in &moved {
@@ -150,7 +151,7 @@ fn choose(
     let mut bytes = 0;
     sparse.retain(|of| {
         bytes += of.bytes;
-        // The segment's record table needs room, too: half of the last sparse segment is more than enough.
+        // The segment's record table also needs room: half of the last sparse segment is more than enough.
         bytes <= SEGMENTS_COPIED_MAX * segment_bytes - segment_bytes / (2 * SPARSE)
     });
     if sparse.len() < SEGMENTS_MIN {
@@ -162,7 +163,7 @@ fn choose(
 
 /// Waits until a copy is as durable as a 250 promises; `false` if the disk fails.
 fn wait_durable(progress: &Progress, ticket: Ticket, durability: Durability) -> io::Result<bool> {
-    // A thread of its own, as the caller may run within an async runtime, which must not be blocked.
+    // A separate thread waits, because the caller may run within an async runtime, which must not be blocked.
     thread::scope(|scope| {
         let waiting = scope.spawn(|| -> io::Result<Result<(), DurabilityError>> {
             let runtime = tokio::runtime::Builder::new_current_thread().build()?;

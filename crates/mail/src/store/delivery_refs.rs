@@ -7,9 +7,9 @@
 //!   Index:   the first inbox's entry, in the list
 //!            of all mails until the last has gone
 //! ```
-//! The core that owns the first inbox is responsible for the mail: it counts, and deletes the record.
-//! Messages of other cores may come before the mail itself (each pair of cores has its own ring): the count
-//! is negative until then.
+//! The core that owns the first inbox is responsible for the mail: it counts the inboxes, and deletes the
+//! record. Messages of other cores may come before the mail itself (each pair of cores has its own ring): the
+//! count is negative until then.
 
 use std::collections::HashMap;
 
@@ -17,9 +17,9 @@ use crate::mailbox::mailboxes::MailId;
 
 #[derive(Debug, Default)]
 struct MailRefs {
-    /// Inboxes that have the mail. Negative while removals have come before the arrival itself.
+    /// Number of inboxes that have the mail; negative while removals have come before the arrival itself.
     inboxes: i64,
-    /// Locations of the records that say that an inbox has deleted the mail.
+    /// Locations of the deletion records that inboxes have written for the mail.
     markers: Vec<u64>,
 }
 
@@ -40,7 +40,7 @@ impl DeliveryRefs {
         self.links.get(&letter.0).is_some_and(|links| links.inboxes == 1)
     }
 
-    /// Takes one inbox off the count. Returns whether it was the last.
+    /// Decrements the count. Returns whether the inbox was the last one.
     pub(crate) fn release(&mut self, letter: MailId) -> bool {
         let links = self.links.entry(letter.0).or_default();
         links.inboxes -= 1;

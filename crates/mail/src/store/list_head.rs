@@ -2,7 +2,7 @@
 
 use memchr::memchr;
 
-/// Bytes kept of a field (RFC 5322, 2.1.1: no line is longer).
+/// Maximum number of bytes kept of a header field: no line is longer (RFC 5322, 2.1.1).
 pub const FIELD_BYTES_MAX: usize = 998;
 
 /// Bodies of the first From and Subject field, still folded, as slices of the mail.

@@ -4,14 +4,14 @@
 //! version 1 | recipients 2 | meta bytes 4 | arrived ms 8 | envelope, from, subject: 2 each |
 //! envelope | from | subject | recipients: id 8, inbox 2, domain 2, said 2, then local@domain and the RCPT address |
 //! (version 2: where the body is: record 8, its bytes 4, body at 4, its bytes 4) |
-//! (version 3: parts 4, then of each: record 8, its bytes 4) |
-//! ── meta ends ── the mail, with our Received field in front; of version 2 its head, of version 3 its beginning ──
+//! (version 3: parts 4, then for each: record 8, its bytes 4) |
+//! ── meta ends ── the mail, with our Received field in front; in version 2 its head, in version 3 its beginning ──
 //! ```
-//! A large mail is version 3: everything after its beginning is in records of its own
+//! A large mail is version 3: everything after its beginning is in separate records
 //! ([`crate::store::core::PART`]), written before this one, in order. Numbers are little-endian. One record
 //! has all recipients of its transaction, each with the mail's ID in that inbox (0 if the inbox was named
 //! before); the first ID identifies the mail over all inboxes. The inbox is stored beside the address, so
-//! that other rules in a later version do not move mails.
+//! that different rules in a later version do not move mails.
 
 use smallvec::SmallVec;
 
@@ -26,7 +26,7 @@ const VERSION: u8 = 1;
 const VERSION_SHARED: u8 = 2;
 /// The mail's beginning follows the metadata; the rest is in other records.
 const VERSION_PARTS: u8 = 3;
-/// Bytes that version 3 has for each part.
+/// Bytes of each part's entry in version 3.
 const PART_BYTES: usize = 8 + 4;
 /// Bytes of the reference to the body in version 2.
 pub(crate) const SHARED_BODY_BYTES: usize = 8 + 3 * 4;
@@ -35,7 +35,7 @@ const FIXED_BYTES: usize = 1 + 2 + 4 + 8 + 3 * 2;
 /// Bytes of a recipient before its texts.
 const RECIPIENT_BYTES: usize = 8 + 3 * 2;
 
-/// Longest address that is stored inline in its recipient, which most are.
+/// Longest address that is stored inline in its recipient; most addresses fit.
 const SAID_BYTES_INLINE: usize = 64;
 
 /// Metadata written before a mail.
@@ -47,7 +47,7 @@ pub(crate) struct Meta<'a> {
     pub(crate) subject: &'a [u8],
 }
 
-/// A part of a large mail, which is a record of its own.
+/// A part of a large mail, stored as a separate record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Part {
     pub(crate) location: u64,
@@ -64,7 +64,7 @@ pub(crate) struct Recipient {
     pub(crate) said: SmallVec<[u8; SAID_BYTES_INLINE]>,
 }
 
-/// Encodes the length of a text; texts here are far shorter than the bound.
+/// Encodes the length of a text; all texts here are far shorter than 64 KiB.
 fn len16(text: &[u8]) -> [u8; 2] {
     u16::try_from(text.len()).unwrap_or(u16::MAX).to_le_bytes()
 }
@@ -101,7 +101,7 @@ impl Meta<'_> {
     }
 }
 
-/// Turns encoded metadata into that of a mail whose body is in another record.
+/// Converts encoded metadata to version 2, for a mail whose body is in another record.
 pub(crate) fn share(meta: &mut Vec<u8>, body: &SharedBody) {
     meta[0] = VERSION_SHARED;
     meta.extend_from_slice(&body.location.to_le_bytes());
@@ -111,7 +111,7 @@ pub(crate) fn share(meta: &mut Vec<u8>, body: &SharedBody) {
     set_meta_bytes(meta);
 }
 
-/// Turns encoded metadata into that of a mail whose rest is in these parts.
+/// Converts encoded metadata to version 3, for a mail whose rest is in these parts.
 pub(crate) fn chain(meta: &mut Vec<u8>, parts: &[Part]) {
     meta[0] = VERSION_PARTS;
     meta.extend_from_slice(&u32::try_from(parts.len()).unwrap_or(u32::MAX).to_le_bytes());
@@ -162,7 +162,7 @@ pub(crate) enum DecodeOutcome<'a> {
     Whole(StoredMeta<'a>),
     /// The metadata needs this many bytes of the record.
     NeedMore(usize),
-    /// The bytes are not a record of ours.
+    /// The bytes are not a record of a mail.
     Broken,
 }
 
@@ -181,7 +181,7 @@ pub(crate) fn decode(bytes: &[u8]) -> DecodeOutcome<'_> {
     stored(&bytes[..meta_bytes]).map_or(DecodeOutcome::Broken, DecodeOutcome::Whole)
 }
 
-/// Reader that takes bytes off the front.
+/// Reader that consumes bytes from the front.
 struct ByteReader<'a>(&'a [u8]);
 
 impl<'a> ByteReader<'a> {
@@ -216,7 +216,7 @@ fn stored(meta: &[u8]) -> Option<StoredMeta<'_>> {
     let (envelope, from, subject) = (front.u16()?, front.u16()?, front.u16()?);
     let envelope_from = front.text(envelope)?;
     let (from, subject) = (front.bytes(from.into())?, front.bytes(subject.into())?);
-    // A false count must not reserve memory for recipients that the bytes cannot hold.
+    // A forged count must not reserve memory for more recipients than the bytes can hold.
     let mut recipients = Vec::with_capacity(usize::from(count).min(front.0.len() / RECIPIENT_BYTES));
     for _ in 0..count {
         let id = MailId(front.u64()?);
@@ -258,7 +258,8 @@ fn parts(front: &mut ByteReader<'_>) -> Option<Vec<Part>> {
     Some(parts)
 }
 
-/// Decodes the reference to a shared body, which must at least be within the record that it names.
+/// Decodes the reference to a shared body, and checks that the body is within the record that the reference
+/// names.
 fn shared_body(front: &mut ByteReader<'_>) -> Option<SharedBody> {
     let body = SharedBody {
         location: front.u64()?,
@@ -276,7 +277,7 @@ impl StoredMeta<'_> {
         self.body.map_or(0, |body| body.bytes) + self.parts.iter().map(|part| part.bytes).sum::<u32>()
     }
 
-    /// Returns all IDs of the mail, beginning with that in its first inbox.
+    /// Returns all IDs of the mail, beginning with its ID in the first inbox.
     pub(crate) fn names(&self) -> impl Iterator<Item = MailId> {
         self.recipients.iter().map(|recipient| recipient.0).filter(|id| id.0 != 0)
     }
@@ -376,7 +377,8 @@ mod tests {
         assert_eq!((&stored.parts[..], stored.meta_bytes), (&parts[..], meta_bytes));
         let summary = stored.summary(MailId(1), bytes.len() as u64, 0).expect("named");
         assert_eq!(summary.size_bytes, 5 + 801);
-        // No parts, two wrong counts, an empty part, a part at location 0, and a total that is too large.
+        // Invalid lists of parts: no parts, two wrong counts, an empty part, a part at location 0, and a
+        // total that is too large.
         for (at, with) in [
             (before, 0u32),
             (before, 1),

@@ -6,17 +6,17 @@
 //! ```
 //! Only a body in the *same segment* is referenced. A segment is freed only as a whole, when nothing in it is
 //! live, so the bytes of a body stay as long as any mail that references them, even after the mail that
-//! brought them was deleted: no reference counts, nothing to record, nothing to repair after a crash. The
-//! price is one copy a segment and core.
+//! brought them was deleted: there are no reference counts, nothing is recorded, and nothing needs repair
+//! after a crash. The price is one copy per segment and core.
 //!
-//! Bodies are compared byte by byte; the hash only says where to look. *Which memory:* a table of fixed size
-//! for each core. *Who writes:* the core. If two bodies have the same slot in the table, the later one takes
-//! it.
+//! Bodies are compared byte by byte; the hash only determines where to look. *Memory:* a table of fixed size
+//! for each core. *Writer:* the core. If two bodies have the same slot in the table, the later one replaces
+//! the earlier.
 
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Shortest body that is shared: a reference takes [`crate::store::record::SHARED_BODY_BYTES`] and a lookup
-/// in the table.
+/// Shortest body that is shared, as a reference takes [`crate::store::record::SHARED_BODY_BYTES`] and a
+/// lookup in the table.
 const BODY_BYTES_MIN: usize = 512;
 /// Slots of a core's table.
 const PLACES: usize = 1024;
@@ -45,13 +45,13 @@ impl Default for RecentBodies {
 }
 
 impl RecentBodies {
-    /// Returns where a body of this hash and length was last stored, if that is known.
+    /// Returns where a body with this hash and length was last stored, if known.
     pub(crate) fn find(&self, hash: u64, bytes: usize) -> Option<SharedBody> {
         let (known, body) = self.places[hash as usize % PLACES];
         (known == hash && body.bytes as usize == bytes && body.location != 0).then_some(body)
     }
 
-    /// Remembers where a body of this hash is stored.
+    /// Remembers where a body with this hash is stored.
     pub(crate) fn remember(&mut self, hash: u64, body: SharedBody) {
         self.places[hash as usize % PLACES] = (hash, body);
     }

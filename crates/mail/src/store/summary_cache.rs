@@ -8,7 +8,7 @@ use std::{
 
 use crate::mailbox::mailboxes::{MailId, Summary};
 
-/// Summaries that a core keeps: some 6 MiB.
+/// Number of summaries that a core keeps, which take about 6 MiB.
 const RECENT_MAX: usize = 16_384;
 
 /// FIFO cache of summaries.
@@ -43,7 +43,7 @@ impl SummaryCache {
         }
     }
 
-    /// Puts a summary back that was just removed, at its old position.
+    /// Puts a summary that was just removed back at its old position.
     pub(crate) fn put_back(&mut self, summary: Arc<Summary>) {
         self.by_id.insert(summary.id, summary);
     }

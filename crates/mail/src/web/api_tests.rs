@@ -161,7 +161,7 @@ fn m15_a_mail_to_many_is_one_over_all_with_all_its_recipients() {
         site.page("/inbox/*@*").matches("order").count(),
         site.page("/inbox/ann@night.test").matches("order").count()
     );
-    // An inbox shows its own recipient, and others only as far as the mail names them.
+    // An inbox shows its own recipient, and other recipients only if the mail names them.
     for (name, hidden) in [("ben", json!([])), ("dan", bcc.clone())] {
         let base = format!("/inbox/{name}@night.test/api/v1");
         let item = &site.get(&format!("{base}/messages")).json()["messages"][0];
@@ -278,7 +278,7 @@ fn m21_mailhogs_clients_are_answered() {
 #[test]
 fn who_asks_from_a_network_of_readers_sees_all_and_through_a_strangers_proxy_nobody() {
     let network = |text: &str| -> Network { text.parse().unwrap() };
-    // The request is treated as remote, so a token is required.
+    // The request counts as remote, so a token is required.
     let token = || Some(access::Token::new("0123456789abcdef").unwrap());
     let others =
         Site::with(Config { token: token(), readers: vec![network("192.0.2.0/24")], ..Config::default() });
@@ -314,7 +314,7 @@ fn who_asks_from_a_network_of_readers_sees_all_and_through_a_strangers_proxy_nob
     }
 }
 
-/// RFC 2045, 6: only the transfer encoding of an attachment is decoded. Each of these parts was once
+/// RFC 2045, 6: an attachment is decoded from its transfer encoding only. Each of these parts was once
 /// converted to UTF-8.
 #[test]
 fn attachments_are_the_bytes_that_were_sent() {

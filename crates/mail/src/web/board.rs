@@ -16,11 +16,11 @@ use crate::{
     search::FlagLookup as _,
 };
 
-/// Most mails of one page.
+/// Maximum number of mails on one page.
 pub(super) const ROWS_MAX: usize = 100;
 /// Approximate size of a row in HTML, used to preallocate the page.
 pub(super) const ROW_BYTES: usize = 1024;
-/// Most mails that paging skips; older mails are found by searching.
+/// Maximum number of mails that paging skips; older mails are found by searching.
 const SKIP_MAX: usize = 100_000;
 
 /// HTML of one row of the list.
@@ -52,7 +52,7 @@ pub(super) struct Row<'a> {
     pub(super) is_open: bool,
 }
 
-/// Data about a mail beyond its summary.
+/// Data about a mail that its summary does not have.
 #[derive(Default)]
 pub(super) struct RowExtras {
     pub(super) is_read: bool,
@@ -242,7 +242,7 @@ pub(super) struct Board<'a> {
 }
 
 impl<M: Mailboxes> App<M> {
-    /// Returns the data about a mail beyond its summary, without reading the mail.
+    /// Returns the data about a mail that its summary does not have, without reading the mail.
     pub(super) fn beside(&self, of: &Arc<Summary>) -> RowExtras {
         let (is_read, tags) = self.marks.of(of.id);
         let gist = self.gists.find(std::slice::from_ref(of)).pop().flatten();

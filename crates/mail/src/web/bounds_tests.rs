@@ -1,4 +1,4 @@
-//! Tests of what one client may cost and see: total limits, and flags and events of one inbox, over real
+//! Tests of the limits on what one client may use, and of which flags and events a client may see, over real
 //! sockets.
 
 use std::{
@@ -77,7 +77,7 @@ fn no_event_brings_another_inboxs_mail() {
     assert_eq!(serde_json::from_str::<Value>(&told).unwrap()["subject"], "own");
 }
 
-/// Tags, their names and read flags are visible only in the inbox of the mail.
+/// Tags, the list of tag names, and read flags are visible only to clients that may see the mail's inbox.
 #[test]
 fn tags_and_marks_are_of_those_who_may_see_the_mail() {
     let site = Site::new();
@@ -116,7 +116,7 @@ fn tags_and_marks_are_of_those_who_may_see_the_mail() {
     assert!(site.counts("mail_web_tags_refused_total 2"));
 }
 
-/// Request bodies have a total limit; once 4,096 connections could hold 32 MiB each.
+/// Request bodies have a total limit. Without one, 4,096 connections could hold 32 MiB each.
 #[test]
 fn bodies_have_a_bound_in_sum() {
     const SENDERS: usize = 12;
@@ -134,10 +134,11 @@ fn bodies_have_a_bound_in_sum() {
             stream
         })
         .collect();
-    // At most four requests find room for the bytes that they have sent, and none of these frees any.
+    // At most four requests fit into the budget with the bytes that they have sent, and none of these
+    // releases memory.
     let refused = |stream: &std::net::TcpStream| {
         let mut said = [0; 1024];
-        // The requests that found room are cut off at the end.
+        // The requests that fit are cut off at the end of the test.
         let read = std::io::Read::read(&mut { stream }, &mut said).unwrap_or_default();
         String::from_utf8_lossy(&said[..read]).to_ascii_lowercase()
     };

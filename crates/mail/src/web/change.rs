@@ -1,5 +1,6 @@
-//! Changes that people make on a page: mails are deleted and restored, marked read and unread, tagged. Forms
-//! send them, so they work without scripts; the pages' script sends the same forms and asks for JSON.
+//! Changes that people make on a page: mails are deleted and restored, marked read and unread, and tagged.
+//! Changes are sent as forms, so they work without scripts; the pages' script sends the same forms and asks
+//! for JSON.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -18,7 +19,7 @@ use crate::web::{
     undo_delete::LEAVING_MAX,
 };
 
-/// Most mails that one form may name.
+/// Maximum number of mails that one form may name.
 const IDS_MAX: usize = 1_000;
 
 /// Fields of a submitted form.

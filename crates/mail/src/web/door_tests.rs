@@ -21,9 +21,9 @@ enum RouteAccess {
     Open,
     /// Shows no mail, but counts as a change.
     OpenChange,
-    /// Shows the inbox that its path names, which may be a pattern for several.
+    /// Shows the inbox in its path, which may be a pattern for several inboxes.
     Inbox,
-    /// Changes the inbox that its path names.
+    /// Changes the inbox in its path.
     InboxChange,
     /// Shows mail of many inboxes.
     Wide,
@@ -97,8 +97,8 @@ const MAILINATOR: &[(&str, &str, RouteAccess)] = &[
     ("GET", "/teaminfo", Open),
 ];
 
-/// Routes over all mail, and below an inbox's page over that inbox: there the page's path determines the
-/// access.
+/// Routes that are served over all mail, and again below the page of an inbox for that inbox only; the path
+/// then determines the access.
 const MAILPIT: &[(&str, &str, RouteAccess)] = &[
     ("GET", "/api/v1/messages", Wide),
     ("PUT", "/api/v1/messages", WideChange),
@@ -127,7 +127,7 @@ const MAILPIT: &[(&str, &str, RouteAccess)] = &[
     ("PUT", "/api/v1/chaos", OpenChange),
 ];
 
-/// Routes over all mail; also served below `/mailhog`.
+/// Routes over all mail that are also served below `/mailhog`.
 const MAILHOG: &[(&str, &str, RouteAccess)] = &[
     ("GET", "/api/v2/messages", Wide),
     ("GET", "/api/v2/search", Wide),
@@ -198,7 +198,7 @@ impl TestSite {
         Self { web, id: ids[0].to_string() }
     }
 
-    /// Returns only the status, as streams do not end.
+    /// Returns only the status, because streams do not end.
     fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)]) -> u16 {
         let agent: ureq::Agent = ureq::Agent::config_builder()
             .http_status_as_error(false)
@@ -233,7 +233,7 @@ impl TestSite {
 
 const REFUSED: [u16; 3] = [401, 403, 421];
 
-/// Requests every route for one inbox, for all inboxes, from a foreign origin, without a token, and by a
+/// Requests every route for one inbox, for all inboxes, from a foreign origin, without a token, and with a
 /// foreign host name.
 #[test]
 fn every_door_lets_in_whom_it_should() {
@@ -248,7 +248,7 @@ fn every_door_lets_in_whom_it_should() {
         let change = matches!(door, OpenChange | InboxChange | WideChange);
         let asked =
             |path: &str, headers: &[(&str, &str)]| (house.ask(method, path, headers), path.to_owned());
-        // Refused requests come first, as accepted ones may delete the mail.
+        // The requests to be refused come first, as accepted ones may delete the mail.
         let (status, path) = asked(&own, &[token, ("host", "rebound.test")]);
         assert_eq!(status, 421, "{method} {path} by a foreign name");
         let (status, path) = asked(&all, &[]);
@@ -348,7 +348,8 @@ fn an_unbelieved_proxy_on_ipv6_is_no_reader() {
     assert_eq!(written(&house, &local(ALL, "X-Forwarded-For: 203.0.113.9\r\n")).0, 403);
 }
 
-/// A proxy that adds no proxy headers is recognized by other signs, and then all mail is closed.
+/// A proxy that adds no proxy headers is recognized by other signs, after which all mail together is closed
+/// to this machine.
 #[test]
 fn a_silent_proxy_closes_all_mail() {
     let signs = [
@@ -379,8 +380,8 @@ fn a_silent_proxy_closes_all_mail() {
     }
 }
 
-/// A token gives access to all mail in spite of such a sign; a proxy that names its clients is not a silent
-/// one.
+/// A token still gives access to all mail after such a sign. A proxy that names its clients does not count as
+/// silent.
 #[test]
 fn no_sign_closes_all_mail_for_who_has_a_token() {
     let house = site("127.0.0.1:0", Config { token: Some(Token::new(TOKEN).unwrap()), ..Config::default() });
@@ -393,8 +394,8 @@ fn no_sign_closes_all_mail_for_who_has_a_token() {
     assert_eq!(written(&house, &local(ALL, "")).0, 200, "a proxy that names its visitor, and a link");
 }
 
-/// Only a header of our own page's script counts as a sign in a network of readers, as a link from another
-/// site looks like a proxy there.
+/// In a network of readers only a header from our own pages' script reveals a silent proxy, because a link
+/// from another site looks like a proxy there.
 #[test]
 fn a_silent_proxy_among_readers_is_no_reader() {
     let readers = vec!["127.0.0.0/8".parse().unwrap()];

@@ -24,7 +24,7 @@ use crate::{
     search::{self, Cursor},
 };
 
-/// Most mails of one page of a search.
+/// Maximum number of mails on one page of a search.
 const FOUND_MAX: usize = 50;
 
 #[derive(Template)]
@@ -35,9 +35,9 @@ struct InboxPage<'a> {
     name: &'a str,
     base: &'a str,
     board: Board<'a>,
-    /// Sentence that tells who can read this list.
+    /// Sentence that states who can read this list.
     readers: String,
-    /// Number of mails deleted a moment ago, and the ID by which they can be restored.
+    /// Number of mails deleted a moment ago, and the batch ID for restoring them.
     deleted: Option<(usize, u64)>,
     /// The search query.
     query: &'a str,
@@ -58,7 +58,7 @@ pub(super) async fn page<M: Mailboxes>(
     uri: axum::http::Uri,
 ) -> Result<Response, Fault> {
     let address = scope.name();
-    // Each inbox has one path, by which caches and purges know it.
+    // Each inbox has one canonical path, which caches and purges use.
     if uri.path() != path_of(&address) && scope_differs(uri.path(), &address) {
         return Ok(Redirect::to(&path_of(&address)).into_response());
     }

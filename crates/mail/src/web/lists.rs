@@ -3,13 +3,13 @@
 //! ```text
 //!  head ─▶ [ mail ─▶ , mail ─▶ , … ] ─▶ tail        each only once its client has taken the one before
 //! ```
-//! Built at once, 99 mails of 4 MiB took 400 MB for each client. Now a response holds only its next mail. The
-//! first mail is built before the response begins, so that a lack of room is reported as an error; later the
-//! only way to report it is to break off the response, which a client notices by the chunked encoding (RFC
-//! 9112, 7.1).
+//! Built at once, 99 mails of 4 MiB took 400 MB for each client. A response therefore holds only its next
+//! mail. The first mail is built before the response begins, so that a lack of room is reported as an error;
+//! later the only way to report an error is to abort the response, which a client notices by the chunked
+//! encoding (RFC 9112, 7.1).
 //!
 //! Lists of rows ([`of_lines`]) are built from the cached preview of each mail
-//! ([`crate::web::previews::preview_cache`]): most fit one piece.
+//! ([`crate::web::previews::preview_cache`]): most lists fit into one piece.
 
 use std::{
     io::{self, Write as _},
@@ -38,10 +38,10 @@ use crate::{
 
 /// Bytes of a list of rows that are written at a time: enough for a hundred rows.
 const PIECE_BYTES: usize = 256 * 1024;
-/// Time that a response that has begun waits for room for its next mail.
+/// Maximum time that a started response waits for room for its next mail.
 const ROOM_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// JSON around the mails.
+/// JSON before and after the mails of a list.
 pub(crate) struct ListFrame {
     /// Text up to and including the bracket that opens the list.
     pub(crate) head: String,
@@ -162,7 +162,7 @@ where
         self.held.release();
         for summary in self.mails.by_ref() {
             if self.begun {
-                // Only waits for room here; the mail is charged below.
+                // This call only waits for room; the mail is charged below.
                 let bytes = summary.size_bytes.min(PARSED_BYTES_MAX as u64 + 1);
                 self.held.wait_for(bytes, ROOM_TIME_MAX).await?;
                 self.held.release();
@@ -212,7 +212,7 @@ where
     lines.fill(&mut first).await?;
     let kind = [(header::CONTENT_TYPE, "application/json")];
     if lines.tail.is_none() {
-        // A complete body is charged as part of the response.
+        // A complete body is charged later, as part of the response.
         return Ok((kind, first).into_response());
     }
     lines.held.grow(first.len() as u64)?;
@@ -232,7 +232,7 @@ where
     Ok((kind, Body::from_stream(pieces)).into_response())
 }
 
-/// Approximate bytes of a row beyond the cached preview.
+/// Approximate size of a row in addition to the cached preview.
 const LINE_BYTES: usize = 128;
 
 impl<M, F> RowStream<M, F>

@@ -1,8 +1,8 @@
 //! Live events of a scope as server-sent events.
 //!
-//! A page tells which mail it knows as the newest (`?after=`, or `Last-Event-ID` when the browser
-//! reconnects), and first gets all mails since then, so that no mail is lost between the page and the stream.
-//! A client that reads too slowly is told to reload the page, as queues are bounded.
+//! A page names the newest mail that it has (`?after=`, or `Last-Event-ID` when the browser reconnects), and
+//! first gets all later mails, so that no mail is lost between the page and the stream. A client that reads
+//! too slowly is told to reload the page, as queues are bounded.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -31,8 +31,8 @@ use crate::web::{
     },
 };
 
-/// Most mails that are sent after a gap between page and stream or after a reconnect; beyond, the page is
-/// reloaded.
+/// Maximum number of mails that are sent after a gap between page and stream or after a reconnect; if there
+/// are more, the page is reloaded.
 const MISSED_MAX: usize = 100;
 /// Silence after which a comment is sent, so that proxies keep the stream open.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -50,13 +50,13 @@ pub(super) async fn events<M: Mailboxes>(
     headers: HeaderMap,
 ) -> Result<Response, Fault> {
     let again = headers.get("last-event-id").and_then(|id| id.to_str().ok()).map(str::to_owned);
-    // The page of an empty inbox knows no mail: every mail there came after it.
+    // The page of an empty inbox has no newest mail: every mail in the inbox is newer than the page.
     let known = again.or(after).map(|id| id.parse::<MailId>().ok());
     let arrivals = ScopeEvents::new(&app, client, scope, known).await?;
     let events = stream::unfold((app, arrivals), move |(app, mut arrivals)| async move {
         let event = arrivals.next().await?;
-        // Loads the preview, so that the row is the same as in the list; a mail that cannot be read now has a
-        // shorter row.
+        // The preview is loaded so that the row is the same as in the list; a mail that cannot be read now
+        // has a shorter row.
         if let LiveEvent::Arrived(summary) = &event {
             _ = app.gist(client, summary).await;
         }
@@ -99,15 +99,15 @@ impl ScopeEvents {
         known: Option<Option<MailId>>,
     ) -> Result<Self, Fault> {
         let listener = app.listener(client).await?;
-        // Subscribe first, then list: a mail that arrives between the two is sent twice, and the page
-        // recognizes its ID.
+        // Events are subscribed before mails are listed: a mail that arrives between the two is sent twice,
+        // and the page recognizes its ID.
         let events = app.mailboxes.events();
         let mut arrivals = Self { scope, events, missed: Vec::new(), too_many_missed: false, listener };
         if let Some(known) = known {
             let mut missed = app.mailboxes.list(&arrivals.scope, 0, MISSED_MAX + 1).await?;
             match known.and_then(|known| missed.iter().position(|summary| summary.id == known)) {
                 Some(place) => missed.truncate(place),
-                // The known mail was deleted, or is further back. IDs grow with time.
+                // The known mail was deleted, or is older than the listed ones. IDs increase with time.
                 None => missed.retain(|summary| known.is_none_or(|known| summary.id > known)),
             }
             arrivals.too_many_missed = missed.len() > MISSED_MAX;

@@ -34,8 +34,8 @@ enum Loss {
     BeforeTheBroadcast,
 }
 
-/// The twin with a mail that arrives just after a lookup, which therefore misses it; the mail's event may be
-/// lost.
+/// The twin with a mail that arrives just after a lookup, so that the lookup misses it; the mail's event may
+/// be lost.
 #[derive(Clone)]
 struct LossyMailboxes {
     twin: Twin,

@@ -65,11 +65,11 @@ pub use crate::{
     },
 };
 
-/// Threads reserved for reads of the disk, however much is rendered and searched.
+/// Number of threads reserved for disk reads, independent of rendering and searches.
 const READ_THREADS: usize = 4;
 /// Stack of a rendering thread. Our own code does not recurse; libraries may.
 const RENDER_STACK_BYTES: usize = 16 * 1024 * 1024;
-/// Time that running responses have when the server stops.
+/// Time that running responses get to finish when the server stops.
 const DRAIN: Duration = Duration::from_secs(5);
 /// Time that a stop waits for the server's threads: for running responses, and for deletions that can still
 /// be undone. A thread that hangs, as in a write to a disk that does not respond, ends with the process.
@@ -121,13 +121,13 @@ impl Drop for Web {
     }
 }
 
-/// Waits for threads to end, `time` at most for all of them. Returns those that have not ended.
+/// Waits for threads to end, for at most `time` in total. Returns those that have not ended.
 #[expect(clippy::disallowed_methods, reason = "the thread that stops the server, on no loop")]
 fn join_within(time: Duration, mut threads: Vec<JoinHandle<()>>) -> Vec<JoinHandle<()>> {
     let begun = clock::now();
     loop {
         let ended: Vec<_> = threads.extract_if(.., |thread| thread.is_finished()).collect();
-        // A thread that panicked has printed its panic.
+        // A panic of the thread has already been printed.
         ended.into_iter().for_each(|thread| _ = thread.join());
         if threads.is_empty() || begun.elapsed() >= time {
             return threads;
@@ -176,7 +176,7 @@ pub fn serve<M: Mailboxes>(listener: TcpListener, mailboxes: M, config: Config) 
     Ok(Web { address, counters, stop, threads })
 }
 
-/// Opens the index; without it searches read all mails.
+/// Opens the index; if that fails, searches read all mails.
 fn index_at(at: IndexLocation, counters: &Arc<Counters>) -> Option<Arc<Index>> {
     let directory = at.directory.display().to_string();
     match Index::open(at, Arc::clone(counters)) {

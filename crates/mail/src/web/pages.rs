@@ -25,7 +25,7 @@ struct Home<'a> {
     totals: Totals,
     all_mail: AllMail,
     readers: String,
-    /// The sign by which a proxy was noticed, if all mail is closed because of it; otherwise empty.
+    /// Description of the sign that revealed a proxy, if all mail is closed because of it; otherwise empty.
     why_closed: String,
 }
 
@@ -99,7 +99,8 @@ pub(super) async fn terms<M: Mailboxes>(State(app): State<Arc<App<M>>>) -> Resul
     Ok(public(page(&Terms { site: &app.site, terms: &app.config.terms, abuse })?, &[]))
 }
 
-/// Serves the live counters for the pages' script; cached for a second, they serve any crowd.
+/// Serves the live counters for the pages' script. The response is cached for a second, so the cost does not
+/// depend on the number of readers.
 pub(super) async fn counters<M: Mailboxes>(State(app): State<Arc<App<M>>>) -> Response {
     let totals = app.mailboxes.totals();
     let body = serde_json::json!({

@@ -1,7 +1,7 @@
 //! Raw mail, sent piece by piece: a response holds no more memory for a large mail than for a small one.
 //!
-//! If a piece is damaged, or its mail deleted meanwhile, the response ends before its announced length, which
-//! every client notices as an incomplete response.
+//! If a piece is damaged, or its mail is deleted meanwhile, the response ends before its announced length,
+//! and every client notices that it is incomplete.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -15,7 +15,7 @@ use futures_util::stream;
 use crate::mailbox::mailboxes::{MailId, Mailboxes, PieceLocation, Scope};
 use crate::web::serve::{answer::Fault, app::App, budget::BudgetGuard, client::Client, counters::Counter};
 
-/// Time that a response that has begun waits for room for its next piece.
+/// Maximum time that a started response waits for room for its next piece.
 const ROOM_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// Stream of the pieces that are still to be sent.
@@ -35,7 +35,7 @@ pub(crate) async fn source<M: Mailboxes>(
     let read = app.mailboxes.source_into(scope, id, app.budget.of(client)).await?;
     let (source, mut held) = read.ok_or(Fault::NoSuchMail)?;
     if source.pieces.is_empty() {
-        // A complete body is charged as part of the response.
+        // A complete body is charged later, as part of the response.
         held.release();
         return Ok(Bytes::from(source.front).into_response());
     }

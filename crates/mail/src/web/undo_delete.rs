@@ -4,13 +4,13 @@
 //!  delete ─▶ UndoTable: no page shows them ─┬─ 10 s ─▶ deleted permanently, by the store
 //!                                         └─ undo ─▶ shown again
 //! ```
-//! The table is in memory only: if the process crashes within those seconds, the mails are back, which is the
-//! lesser harm. A server that stops deletes them first. Programs delete at once, and their APIs show these
-//! mails as long as the store has them.
+//! The table is in memory only: if the process crashes within those seconds, the mails reappear, which does
+//! less harm than losing them. A server that stops deletes them first. Programs delete at once, and their
+//! APIs show these mails as long as the store has them.
 //!
-//! *Who writes:* the web's thread. *Bound:* [`LEAVING_MAX`] mails; mails that find no room are deleted at
-//! once. One client may use half of the room that the others leave, so that no client takes the undo from all
-//! others.
+//! *Writer:* the web's thread. *Bound:* [`LEAVING_MAX`] mails; mails for which there is no room are deleted
+//! at once. One client may use half of the room that the others leave, so that no client can take the undo
+//! away from all others.
 #![expect(
     clippy::disallowed_types,
     reason = "one thread asks; a lock is what makes that a property of the type"
@@ -30,9 +30,9 @@ use crate::web::serve::{
     counters::{Counter, Counters},
 };
 
-/// Time for an undo.
+/// Time during which a deletion can be undone.
 pub(super) const LEAVING_TIME: Duration = Duration::from_secs(10);
-/// Most mails that wait for their deletion, of all inboxes.
+/// Maximum number of mails that wait for their deletion, of all inboxes.
 pub(super) const LEAVING_MAX: usize = 10_000;
 
 pub(crate) struct UndoTable {
@@ -48,7 +48,7 @@ struct State {
     last: u64,
 }
 
-/// A mail that waits for its deletion.
+/// A mail that is waiting to be deleted.
 struct PendingDelete {
     /// Inbox of the mail.
     inbox: Inbox,
@@ -106,7 +106,7 @@ impl UndoTable {
     /// Adds a batch and returns its ID; `None` if there is no room.
     fn enter(&self, client: Client, scope: &Scope, mails: Vec<(MailId, PendingDelete)>) -> Option<u64> {
         let mut state = self.state();
-        // This machine stands for all clients behind the accelerator: it may use all the room.
+        // Loopback may be any client behind the accelerator, so it may use all the room.
         let own = if client.is_here() { 0 } else { state.of_client(client) };
         let most =
             if client.is_here() { LEAVING_MAX } else { Client::share(LEAVING_MAX, state.mails.len(), own) };
@@ -123,7 +123,7 @@ impl UndoTable {
         Some(name)
     }
 
-    /// Removes a batch, whose mails are then deleted or shown again.
+    /// Removes a batch and returns its mails, which the caller then deletes or shows again.
     fn take(&self, name: u64, allowed: impl Fn(&Scope) -> bool) -> Option<Vec<MailId>> {
         let mut state = self.state();
         if !allowed(&state.batches.get(&name)?.scope) {

@@ -1,7 +1,7 @@
 //! Formatting of times and sizes.
 //!
-//! A list has four of them a row, so they are built digit by digit in place, without a formatter and without
-//! allocations.
+//! A list has four of these texts per row, so they are built digit by digit in place, without a formatter and
+//! without allocations.
 
 use std::{fmt, ops::Deref};
 
@@ -9,7 +9,7 @@ use askama::{FastWritable, filters::HtmlSafe};
 use mail_parser::DateTime;
 use serde::{Serialize, Serializer};
 
-/// Enough for the longest text, `18446744073709551615 min ago`, which never occurs.
+/// Buffer size for the longest text, `18446744073709551615 min ago`, which never occurs.
 const SHORT_BYTES_MAX: usize = 32;
 
 /// A short text of digits, letters, blanks and `-:.`, which needs no HTML escaping.
@@ -106,7 +106,7 @@ pub(crate) fn exact(ms: u64) -> ShortText {
     moment(ms, " ").text(" UTC")
 }
 
-/// Formats the age of a mail; the page's script continues in the same words.
+/// Formats the age of a mail; the page's script uses the same words when it updates the age.
 pub(crate) fn relative(then_ms: u64, now_ms: u64) -> ShortText {
     let s = now_ms.saturating_sub(then_ms) / 1000;
     let (count, unit) = match s {
@@ -151,7 +151,7 @@ mod tests {
 
     use super::*;
 
-    /// Slow twins that use the formatter.
+    /// Slow twin of [`iso`], built with the formatter.
     fn iso_twin(ms: u64) -> String {
         let text = DateTime::from_timestamp((ms / 1000).cast_signed()).to_rfc3339();
         format!("{}.{:03}Z", text.trim_end_matches('Z'), ms % 1000)

@@ -63,7 +63,7 @@ impl Token {
         cluster::Secrets::new(bytes(&tokens.0), tokens.1.iter().map(bytes))
     }
 
-    /// Returns the value of the `Authorization` field that our own commands send.
+    /// Returns the value of the `Authorization` field that the program's own commands send.
     pub(crate) fn as_bearer(&self) -> String {
         format!("Bearer {}", self.0)
     }

@@ -27,10 +27,10 @@ use crate::{
 
 /// Timeout of an answer. The server answers from its own memory; if it takes longer, it hangs.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
-/// Timeout of a cluster-wide purge, which may wait for two of the longest leases.
+/// Timeout of a cluster-wide purge: the server may wait for twice the longest lease of the cluster.
 const EVERYWHERE_TIME_MAX: Duration = Duration::from_secs(150);
 
-/// Fetches the server's counters: the server's JSON, or the table.
+/// Fetches the server's counters as JSON or as a table.
 pub(crate) fn stat(settings: &Settings, json: bool) -> Result<String, Failure> {
     let server = Server::new(settings)?;
     let kind = if json { "application/json" } else { "text/plain" };
@@ -126,7 +126,7 @@ fn bans(server: &Server) -> Result<String, Failure> {
     Ok(if bans.is_empty() { "No bans\n".to_owned() } else { bans.iter().map(line).collect() })
 }
 
-/// Explains how the server would handle a request, and why: the server's JSON, or lines for people.
+/// Fetches the server's explanation of how it would handle a request, as JSON or as readable text.
 pub(crate) fn explain(settings: &Settings, task: &ExplainTask) -> Result<String, Failure> {
     let server = Server::new(settings)?;
     let headers = task.headers.iter().map(|line| ("header", line));
@@ -139,7 +139,7 @@ pub(crate) fn explain(settings: &Settings, task: &ExplainTask) -> Result<String,
     Ok(if task.json { text + "\n" } else { explained::text(&said) })
 }
 
-/// Lists the stored objects: the server's JSON, or a table.
+/// Lists the stored objects as the server's JSON or as a table.
 pub(crate) fn objects(settings: &Settings, task: &ObjectsTask) -> Result<String, Failure> {
     let server = Server::new(settings)?;
     let expression = task.expression.iter().map(|expression| ("match", expression));
@@ -173,7 +173,7 @@ pub(crate) fn origins(settings: &Settings, task: &OriginsTask) -> Result<String,
 struct Server {
     agent: ureq::Agent,
     address: SocketAddr,
-    /// Scheme, and the name or address, that begin each request's URL.
+    /// URL prefix of every request: the scheme, and the name or address of the server.
     base: String,
     token: Option<admin::Token>,
 }
@@ -222,7 +222,8 @@ impl Server {
     }
 
     fn authorized<B>(&self, request: ureq::RequestBuilder<B>) -> ureq::RequestBuilder<B> {
-        // The `Host` is the address, whatever name the certificate has: the server trusts no names.
+        // The `Host` field holds the IP address even if the certificate has a name, because the server does
+        // not trust names.
         let request = request.header("host", self.address.to_string());
         match &self.token {
             Some(token) => request.header("authorization", token.as_bearer()),
@@ -256,7 +257,7 @@ impl Server {
         Ok((status, text))
     }
 
-    /// Parses a JSON answer and returns it with its text. An error that the JSON names becomes our failure.
+    /// Parses a JSON answer and returns it with its text. An `error` field in the JSON becomes a [`Failure`].
     fn said(
         &self,
         answer: Result<axum::http::Response<ureq::Body>, ureq::Error>,

@@ -1,4 +1,4 @@
-//! The accelerators of a cluster, as JSON and as a table for people: one line each, the name last.
+//! The accelerators of a cluster, as JSON and as a readable table with one line per instance, the name last.
 
 use cluster::{ClusterStatus, InstanceStatus};
 use serde_json::{Value, json};
@@ -32,7 +32,7 @@ pub(crate) fn said(look: &ClusterStatus, lease_left_ms: Option<u64>) -> Value {
     })
 }
 
-/// Returns that JSON as a table.
+/// Formats the JSON of the cluster's state as a table.
 pub(crate) fn text(said: &Value) -> String {
     let lease = match said["lease_left_ms"].as_u64() {
         Some(0) => "lease expired: stored objects are revalidated before use".to_owned(),

@@ -1,11 +1,11 @@
-//! An explanation as a table for people: one line for each state, aligned, and folded at the width of a page.
+//! An explanation as a readable table: one aligned line for each state, wrapped at the width of a page.
 
 use serde_json::Value;
 
 /// Width in columns of the explaining text.
 const WORDS_COLUMNS: usize = 80;
 
-/// Returns the admin server's JSON as lines.
+/// Formats the JSON of `/explain` as text lines.
 pub(crate) fn text(said: &Value) -> String {
     let of = |value: &Value, name: &str| plain(value[name].as_str().unwrap_or_default());
     let steps = said["steps"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -27,7 +27,8 @@ pub(crate) fn text(said: &Value) -> String {
     text
 }
 
-/// Folds the words into lines, at least one. A word that is too long gets a line of its own.
+/// Wraps the text at [`WORDS_COLUMNS`] columns and returns at least one line. A longer word gets a line of
+/// its own.
 fn folded(words: &str) -> Vec<String> {
     let mut lines = vec![String::new()];
     let mut columns = 0;

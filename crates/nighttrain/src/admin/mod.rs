@@ -218,7 +218,7 @@ enum PurgeReach {
 }
 
 impl PurgeQuery {
-    /// Parses a query; `None` if it does not say clearly what to purge.
+    /// Parses a query; `None` if it does not name exactly one kind of purge or has unknown parameters.
     fn of(query: Vec<(String, String)>) -> Option<Self> {
         let (mut urls, mut tags, mut bans) = (Vec::new(), Vec::new(), Vec::new());
         let (mut is_all, mut is_soft) = (false, false);

@@ -32,8 +32,8 @@ fn asked(query: Vec<(String, String)>) -> Option<(Option<String>, usize)> {
     Some((expression, rows.unwrap_or(ROWS)))
 }
 
-/// Answers 200 with the rows, the number of stored answers examined, and whether these were all that are in
-/// memory.
+/// Answers 200 with the rows, the number of stored answers that were examined, and whether the search covered
+/// the whole memory.
 pub(super) async fn objects(
     State(admin): State<Arc<Admin>>,
     Query(query): Query<Vec<(String, String)>>,

@@ -46,7 +46,8 @@ pub(super) fn status(report: &Report) -> String {
     page
 }
 
-/// Escapes HTML. All names are our own today, but a label's value may come from elsewhere one day.
+/// Escapes HTML. All names are constants of this program today, but the values of labels may one day come
+/// from outside.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

@@ -1,11 +1,11 @@
-//! The accelerators that share keys, as JSON and as a table for people.
+//! The accelerators that share keys, as JSON and as a readable table.
 
 use cache::PeerSeen;
 use serde_json::{Value, json};
 
 use crate::admin::{explained::plain, stat::thousands};
 
-/// Returns the JSON that the admin server answers.
+/// Returns the JSON of `/cluster` or `/stat` for the accelerators that share keys.
 pub(crate) fn said(peers: &[PeerSeen]) -> Value {
     let peer = |peer: &PeerSeen| {
         json!({
@@ -20,7 +20,7 @@ pub(crate) fn said(peers: &[PeerSeen]) -> Value {
     peers.iter().map(peer).collect()
 }
 
-/// Returns that JSON as a table.
+/// Formats the JSON of the peers as a table.
 pub(crate) fn text(said: &Value) -> String {
     let rows = said.as_array().map(Vec::as_slice).unwrap_or_default();
     let heading = ["standing", "asked", "hits", "failures", "peer"].map(str::to_owned);

@@ -1,11 +1,11 @@
-//! `nighttrain top`: current numbers of a running server, read again every few seconds.
+//! `nighttrain top`: current numbers of a running server, refreshed every few seconds.
 //!
 //! ```text
-//! GET /stat ──▶ numbers ──┬─▶ change a second ──▶ a frame, over the last one on a terminal, below it elsewhere
-//!       (JSON)            └── those of the frame before
+//! GET /stat ──▶ numbers ──┬─▶ change per second ──▶ a frame: replaces the last one on a terminal, follows it elsewhere
+//!       (JSON)            └── numbers of the previous frame
 //! ```
-//! Rows are in the order of `nighttrain stat`. Numbers that are zero and stayed zero are left out; the last
-//! line counts them.
+//! Rows are in the order of `nighttrain stat`. Numbers that stay at zero are left out; the last line counts
+//! them.
 
 use std::{
     fmt::Write as _,
@@ -77,7 +77,7 @@ fn frame(before: &Value, now: &Value, seconds: f64) -> String {
             _ = writeln!(text, "\n{title:<34}{:>20}{:>18}", "now", "change a second");
         }
         for (name, number, change) in rows {
-            // A quantile is not a sum: its change means nothing.
+            // A quantile is not a sum, so its change has no meaning.
             let change =
                 if change == 0.0 || stat::is_quantile(name) { "–".to_owned() } else { signed(change) };
             _ = writeln!(text, "  {name:<32}{:>20}{change:>18}", shown(number));

@@ -70,7 +70,8 @@ pub(crate) fn parse_filter(text: &str) -> Result<EnvFilter, String> {
             "invalid log level `{word}`: expected error, warn, info, debug, trace or off; by part, such as cache=debug"
         ));
     }
-    // `cluster` logs the cluster library's events itself, once, in our own words.
+    // The crate `cluster` logs the events of the async-nats library itself, once, so the library's own log is
+    // off.
     EnvFilter::try_new(format!("async_nats=off,{text}"))
         .map_err(|error| format!("{error}; expected a filter such as info or info,cache=debug"))
 }
@@ -83,7 +84,7 @@ fn is_level(word: &str) -> bool {
 struct LogFile {
     path: PathBuf,
     file: File,
-    /// True once the file was moved away and must be reopened.
+    /// True if the file was moved away (SIGUSR1) and must be reopened.
     asked: Arc<AtomicBool>,
 }
 

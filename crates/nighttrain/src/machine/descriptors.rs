@@ -1,4 +1,4 @@
-//! The limit of open files, and the part of it that connections to origins may take.
+//! The limit on open files (`RLIMIT_NOFILE`), and the share of it that connections to origins may take.
 
 use cache::config::{Config, ORIGIN_CONNECTIONS_MAX};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

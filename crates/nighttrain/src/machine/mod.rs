@@ -63,7 +63,7 @@ impl ServerSet {
     pub(crate) const MAIL: Self = Self { cache: false, feed: false, ..Self::ALL };
 }
 
-/// A part of the memory that the process needs.
+/// Memory that one part of the servers needs.
 struct MemoryRow {
     bytes: u64,
     what: &'static str,
@@ -112,7 +112,7 @@ impl MemorySum {
         self.bytes(|row| row.is_filled)
     }
 
-    /// Returns the maximum, whatever clients do.
+    /// Returns the maximum memory, including everything that clients can make the servers hold.
     fn most_bytes(&self) -> u64 {
         self.bytes(|_| true)
     }
@@ -198,8 +198,8 @@ pub(crate) fn share_client_memory(settings: &mut Settings, servers: ServerSet) {
 /// # Errors
 /// Returns `Failure::Configuration` if the stores alone need more than there is.
 pub(crate) fn check_memory(settings: &Settings, servers: ServerSet) -> Result<Option<String>, Failure> {
-    // A store on a file needs additional memory by its size. An accelerator that runs alone checks that
-    // itself.
+    // A store on a file needs additional memory in proportion to its size. An accelerator that runs alone
+    // does its own check for this.
     if settings.cache.store.is_some() && servers.cache && !servers.feed && !servers.mail {
         return Ok(None);
     }
@@ -250,8 +250,8 @@ fn fit_connections(settings: &mut Settings, servers: ServerSet, limit: u64) -> O
     ))
 }
 
-/// Returns the number of loops of a server from its setting `cores`; an empty list stands for every core that
-/// the process may use.
+/// Returns the number of loops of a server from its setting `cores`; an empty list means every core that the
+/// process may use.
 pub(crate) fn cores(said: &[usize]) -> u64 {
     match said.len() {
         0 => engine::cores::available().map_or(1, |cores| cores.len() as u64),
@@ -259,7 +259,7 @@ pub(crate) fn cores(said: &[usize]) -> u64 {
     }
 }
 
-/// Formats a size, rounded up to the MiB, for people.
+/// Formats a size for messages, rounded up to the MiB.
 fn rounded(bytes: u64) -> String {
     if bytes < MIB { size_text(bytes) } else { size_text(bytes.div_ceil(MIB).saturating_mul(MIB)) }
 }

@@ -3,8 +3,8 @@
 //! ```text
 //! file ─▶ 64 cells of equal length ─▶ each: up to 16 samples, evenly spread, of 256 pages ─▶ mincore
 //! ```
-//! Every page of a file up to 1 GiB is examined, and as many pages of a larger file: the cost is the same for
-//! any larger size. Nothing is read or locked.
+//! Every page of a file up to 1 GiB is examined; of a larger file, a sample of 1 GiB, so that the cost does
+//! not grow with the file. Nothing is read or locked.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ const CELLS: u64 = 64;
 const SAMPLES: u64 = 16;
 /// Bytes of a sample, the range of one `mincore` call.
 const SAMPLE_BYTES: u64 = 1 << 20;
-/// Characters for a cell that is empty to one that is completely resident.
+/// Characters of the map, from an empty cell to a completely resident one.
 const SHADES: [char; 5] = [' ', '░', '▒', '▓', '█'];
 
 /// Residency of a file in the page cache.
@@ -30,7 +30,7 @@ struct Residency {
     cells: Vec<f64>,
 }
 
-/// Returns the map of a file, for people or as JSON.
+/// Returns the map of a file, as readable text or as JSON.
 ///
 /// # Errors
 /// Returns `Failure::Failed` if the file cannot be opened or mapped. The process must be allowed to write the
@@ -96,7 +96,7 @@ impl Residency {
     /// Returns a line with one character per cell.
     fn map(&self) -> String {
         let shade = |share: &f64| {
-            // Blank means completely empty and solid means completely resident; each shade between stands for
+            // Blank means completely empty and solid means completely resident; each shade in between covers
             // a quarter.
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and 4")]
             let at = (share * 4.0).ceil() as usize;

@@ -18,7 +18,7 @@ pub(crate) fn verify(path: &Path) -> Result<String, Failure> {
     let mut text = explained(path, &checked);
     match check_purges(path, checked.header.hash_seed) {
         Ok(seen) => text.push_str(&seen.as_ref().map(told).unwrap_or_default()),
-        // A start refuses such a file too, because the purges are no longer known.
+        // The server refuses to start with such a file too, because the purges are no longer known.
         Err(error) => return Err(Failure::Failed(format!("{text}{error}"))),
     }
     if checked.fault_count == 0 {

@@ -37,7 +37,7 @@ pub(crate) type OriginChoice = Box<dyn Fn(&Settings) -> Option<Origin> + Send + 
 type Lock<T> = std::sync::Mutex<T>;
 
 /// An accelerator that the admin server can purge and query. The program uses [`Accelerator`]; tests use
-/// their own.
+/// fakes.
 pub(crate) trait Purger: Send + Sync + 'static {
     /// Drops everything stored for the host and path of a URL, under any scheme and port. Blocks until the
     /// cores that own the keys have answered.
@@ -96,7 +96,7 @@ pub(crate) trait Purger: Send + Sync + 'static {
 pub(crate) struct Accelerator {
     running: ServerHandle<Server>,
     addresses: Vec<SocketAddr>,
-    /// Description of the origin for people.
+    /// Description of the origin for the announcement and the log.
     in_front_of: String,
     memory_bytes: u64,
     store: Option<(PathBuf, u64)>,

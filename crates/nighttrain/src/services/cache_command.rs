@@ -1,4 +1,4 @@
-//! `nighttrain cache`: the accelerator by itself; with `--demo`, in front of a slow site of its own.
+//! `nighttrain cache`: the accelerator alone; with `--demo`, in front of a built-in slow site.
 
 use std::{net::SocketAddr, sync::Arc};
 

@@ -106,7 +106,7 @@ impl Certificates {
         Ok(())
     }
 
-    /// Returns whether any certificates are obtained.
+    /// Returns whether any certificates are obtained from an authority (ACME).
     pub(crate) fn are_obtained(&self) -> bool {
         self.to_obtain.is_some()
     }
@@ -228,7 +228,7 @@ fn names_of(certificate: &Certificate) -> Vec<String> {
     certificate.names().map(str::to_owned).chain(addresses).collect()
 }
 
-/// Returns the hosts of sites that have no certificate, neither of their own nor in a file.
+/// Returns the hosts of sites that have no `tls-cert` of their own and that no certificate file covers.
 fn hosts_without(settings: &Settings, of_files: &[Arc<Certificate>]) -> Vec<Name> {
     let mut names = Vec::new();
     for site in &settings.sites {

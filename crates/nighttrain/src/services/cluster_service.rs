@@ -76,7 +76,7 @@ impl ClusterService {
         self.ask(|cluster| cluster.open_vault(hears)).flatten()
     }
 
-    /// Leaves the cluster. Blocks until the cluster knows, at most half a second.
+    /// Leaves the cluster. Blocks until the cluster has been notified, for at most half a second.
     pub(crate) fn leave(&self) {
         let cluster = self.cluster.lock().unwrap_or_else(PoisonError::into_inner).take();
         drop(cluster);
@@ -116,8 +116,8 @@ impl ClusterService {
         everywhere: bool,
     ) -> Option<oneshot::Receiver<Result<Outcome, PurgeRequestError>>> {
         // An instance of an older version purges only the exact URL that it receives, so the URL is published
-        // with both schemes. Purges are applied in order: an instance that has applied the last one has
-        // applied the earlier ones too.
+        // with both schemes. Instances apply purges in order, so one that has applied the last URL has
+        // applied the others too.
         if let Invalidate::Url(url) = what {
             for what in cache::urls_of_page(url).into_iter().skip(1).map(PurgeSelection::Url) {
                 let told = |cluster: &Cluster| {

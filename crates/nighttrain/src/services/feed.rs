@@ -1,4 +1,4 @@
-//! The feed as a service of the program, and `nighttrain feed`: the feed by itself.
+//! The feed as a service of the program, and `nighttrain feed`, which runs it alone.
 //!
 //! ```text
 //!  loops (crate feed) ◀── clients          thread "monitor": /varz, /connz, …
@@ -31,7 +31,7 @@ use crate::{
     },
 };
 
-/// Extra time for pending messages, beyond the lame duck's own times.
+/// Extra drain time for pending messages, in addition to lame duck mode's own periods.
 const DRAIN_MARGIN: Duration = Duration::from_secs(5);
 
 /// Settings of the feed that SIGHUP does not change.

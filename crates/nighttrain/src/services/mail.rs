@@ -1,11 +1,11 @@
-//! The mail service as a service of the program, and `nighttrain mail`: mail by itself.
+//! The mail service as a service of the program, and `nighttrain mail`, which runs it alone.
 //!
 //! ```text
 //!  loops (crate mail) ◀── SMTP, LMTP     thread "mail-web": pages, APIs
-//!        ▲ questions ──────────────────────────┘
+//!        ▲ queries ────────────────────────────┘
 //! ```
-//! A stop lets mails under way finish, writes everything to the store, and then stops the pages. SIGHUP reads
-//! the ban list again.
+//! A stop first lets mails in progress finish, then writes everything to the store, and finally stops the
+//! pages. SIGHUP reads the ban list again.
 
 use std::{
     future::Future,

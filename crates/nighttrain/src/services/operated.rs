@@ -23,7 +23,7 @@ impl Source for RegistrySource {
 }
 
 impl CombinedServers {
-    /// Combines servers, and further sources of counters.
+    /// Combines servers; `beside` has further sources of counters.
     pub(crate) fn new(parts: Vec<Arc<dyn OperatorView>>, beside: Vec<Arc<dyn Source>>) -> Self {
         let mut registry = Registry::new();
         for part in &parts {

@@ -232,8 +232,8 @@ impl RunningCommand {
         }
     }
 
-    /// Applies the log's filter and the admin token. The token's file may have new content under the same
-    /// name.
+    /// Applies the log's filter and the admin token. The token is read again even if the path is unchanged,
+    /// because the file may have new content.
     fn follow(&mut self, new: &ActiveSettings) {
         if new.settings.log != self.in_force.settings.log
             && let Err(error) = self.filter.change(&new.settings.log)
@@ -276,7 +276,7 @@ fn stop_on_panic() {
     }));
 }
 
-/// Request that a signal makes.
+/// Action that a signal requests.
 pub(crate) enum SignalRequest {
     /// SIGHUP.
     Reload,
@@ -288,10 +288,10 @@ pub(crate) enum SignalRequest {
     Upgrade,
 }
 
-/// Signals that would end or stop the process, but by which no operator asks a server for anything: timers, a
-/// terminal that is written to from the background, a limit on the size of files (the write then fails with
-/// EFBIG, an error like any other). The standard library already ignores SIGPIPE. SIGTSTP keeps its effect:
-/// Ctrl-Z is meant to stop the process.
+/// Signals that are ignored because they would end or stop the process although no operator uses them to
+/// control a server: timers, a terminal that is written to from the background, a limit on the size of files
+/// (the write then fails with EFBIG, like any other error). The standard library already ignores SIGPIPE.
+/// SIGTSTP keeps its effect: Ctrl-Z is meant to stop the process.
 const IGNORED: [Named; 9] = [
     Named::ALARM,
     Named::VTALARM,
@@ -315,8 +315,9 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Installs the handlers, and returns the main thread's runtime. This comes before everything else: a
-    /// parent that reads that we listen may send a signal at once.
+    /// Installs the handlers, and returns the main thread's runtime. This must happen before anything else,
+    /// because a parent process may send a signal as soon as it reads the announcement of the listening
+    /// address.
     ///
     /// # Errors
     /// Returns the system's error.
@@ -360,8 +361,8 @@ impl Signals {
         tracing::warn!("SIGUSR2: this version cannot hand over to a new binary; continuing");
     }
 
-    /// Drains on a thread that may block, and logs the outcome: `whole` if `drain` returns that nothing was
-    /// cut short, else `cut`. A second signal ends the process at once.
+    /// Drains on a thread that may block, and logs the outcome: the message `whole` if `drain` returns true,
+    /// because nothing was cut short, and `cut` otherwise. A second signal ends the process at once.
     ///
     /// # Errors
     /// Returns the failure of `drain`, or `Failure::Failed` if its thread panicked.
@@ -382,7 +383,7 @@ impl Signals {
             },
             () = stop => {
                 tracing::warn!("stopped at once by a second signal");
-                // The drain occupies a thread that cannot be ended otherwise.
+                // The drain blocks its thread, and only the end of the process can stop it.
                 std::process::exit(1);
             }
         }

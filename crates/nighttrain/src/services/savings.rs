@@ -18,7 +18,7 @@ impl SavingsLine {
         }
         self.received = received;
         let hits = report.count("requests", "hits");
-        // The origin's response time is known only once an answer from it was requested again.
+        // The origin's response time counts as saved only once one of its answers was requested again.
         let work = match report.count("requests", "origin_time_saved_ms") {
             0 => String::new(),
             ms => format!("{} of work and ", time_text(ms)),

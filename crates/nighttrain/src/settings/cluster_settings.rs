@@ -90,7 +90,7 @@ impl ClusterSettings {
             _ => return Err(fault("cluster-tls-cert", "must be set together with cluster-tls-key")),
         };
         let name = self.name.clone().unwrap_or_else(|| {
-            // The name of the program is the fallback if the host has no name.
+            // If the host has no name, the program's name is used instead.
             Name::of_host(&std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default())
         });
         let position = settings.cache.store.as_ref().map(|store| {

@@ -9,7 +9,7 @@ use crate::settings::{
     site_settings::{SiteSettings, rows_of_path},
 };
 
-/// Returns the active configuration as a file with the same meaning, each value with its source.
+/// Formats the active configuration as a configuration file, with the source of each value.
 pub(crate) fn as_file(in_force: &ActiveSettings, file: Option<&Path>) -> String {
     let mut lines: Vec<(String, Option<&Source>)> = Vec::new();
     let mut section = Section::Common;
@@ -48,7 +48,7 @@ pub(crate) fn as_file(in_force: &ActiveSettings, file: Option<&Path>) -> String 
     printed
 }
 
-/// Appends a section that exists only in the file.
+/// Appends a section whose settings have no flags or environment variables.
 fn append(lines: &mut Vec<(String, Option<&Source>)>, heading: &str, rows: Vec<(&str, String, ValueShape)>) {
     lines.extend([(String::new(), None), (heading.to_owned(), None)]);
     lines

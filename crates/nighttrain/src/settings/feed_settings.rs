@@ -51,7 +51,7 @@ pub(crate) struct FeedSettings {
     leaf: Vec<Address>,
     leaf_credentials: Option<PathBuf>,
     leaf_tls_ca: Option<PathBuf>,
-    /// Further hubs, from the configuration file.
+    /// Hubs from the configuration file, in addition to the hub of the setting `leaf`.
     pub leaf_remotes: Vec<Remote>,
 }
 
@@ -143,7 +143,8 @@ impl FeedSettings {
         Ok(config)
     }
 
-    /// Returns the hubs to join: the one of `leaf`, for the global account, and those of the file.
+    /// Returns the hubs to join: the hub of the setting `leaf`, for the global account, and the hubs from the
+    /// configuration file.
     fn hubs(&self) -> Result<Vec<Remote>, Fault> {
         let mut hubs = Vec::new();
         if !self.leaf.is_empty() {

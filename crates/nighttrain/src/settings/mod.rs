@@ -64,7 +64,7 @@ pub(crate) struct Settings {
     pub origin: Option<Origin>,
     /// The accelerator's settings. Its `origin` and sites are empty: [`Settings::accelerator`] fills them.
     pub cache: Config,
-    /// Sites of the file.
+    /// Sites from the configuration file.
     pub sites: Vec<SiteSettings>,
     /// TLS settings of the accelerator, for hosts whose site has none of its own.
     pub tls: TlsSettings,
@@ -100,7 +100,8 @@ pub(crate) struct Settings {
     pub pid_file: Option<PathBuf>,
     /// Maximum time that a stop waits for responses under way.
     pub drain_time_max: Duration,
-    /// Bytes that clients may make all servers hold; if unset it depends on the servers that run.
+    /// Memory in bytes that the clients of all servers together may use; if unset, the default depends on
+    /// which servers run.
     pub client_memory_bytes: Option<u64>,
     /// Settings of the transaction log.
     pub log_rules: LogRules,
@@ -136,8 +137,8 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Builds the accelerator's configuration for its sites, and for `origin` on all other hosts. TLS is not
-    /// included, because the process has one configuration of it for all servers.
+    /// Builds the accelerator's configuration with its sites, and with `origin` for all other hosts. TLS is
+    /// not included, because the process has one TLS configuration for all servers.
     ///
     /// # Errors
     /// Returns `Failure::Configuration` if the purge token cannot be read or is missing from its file, or if
@@ -239,8 +240,8 @@ pub(crate) struct ValueAccess {
     pub text: fn(&Settings) -> Option<String>,
 }
 
-/// Builds the access to a value that always exists, from its place in [`Settings`], its parser and its
-/// formatter.
+/// Builds the `ValueAccess` of a setting that always has a value, from its field in [`Settings`], its parser
+/// and its formatter.
 macro_rules! value {
     ($($place:ident).+, parse = $parse:expr, show = $show:expr) => {
         $crate::settings::ValueAccess {
@@ -253,7 +254,7 @@ macro_rules! value {
     };
 }
 
-/// Builds the access to a value that may be absent.
+/// Builds the `ValueAccess` of a setting that may have no value.
 macro_rules! optional {
     ($($place:ident).+, parse = $parse:expr, show = $show:expr) => {
         $crate::settings::ValueAccess {
@@ -266,7 +267,7 @@ macro_rules! optional {
     };
 }
 
-/// Builds the access to a list of networks, which may be empty.
+/// Builds the `ValueAccess` of a setting that is a list of networks, which may be empty.
 macro_rules! networks {
     ($($place:ident).+) => {
         $crate::settings::ValueAccess {
@@ -349,7 +350,7 @@ const COUNT: usize = COMMON_SETTINGS.len()
     + MAIL_SETTINGS.len()
     + MAIL_LIMIT_SETTINGS.len();
 
-/// Concatenates the tables.
+/// Concatenates tables of settings at compile time.
 const fn joined<const N: usize, const TABLES: usize>(tables: [&[Setting]; TABLES]) -> [Setting; N] {
     let mut all = [COMMON_SETTINGS[0]; N];
     let (mut i, mut table, mut row) = (0, 0, 0);

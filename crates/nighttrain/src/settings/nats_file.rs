@@ -28,7 +28,7 @@ use crate::{
 
 /// Maximum payload of a NATS message (nats-server warns above 8 MiB and accepts at most this).
 const PAYLOAD_BYTES_MAX: usize = 64 << 20;
-/// Maximum length of a control line if the file sets no limit.
+/// Maximum length of a control line if the file disables the limit (-1).
 const CONTROL_LINE_BYTES_MAX: usize = 1 << 20;
 /// Maximum size of a NATS file; a larger file is refused as the wrong one.
 const NATS_CONFIG_BYTES_MAX: u64 = 1 << 20;
@@ -54,7 +54,7 @@ pub(crate) fn join_nats_config(in_force: &mut ActiveSettings) -> Result<Vec<Igno
     Ok(unhonoured)
 }
 
-/// Returns whether a file's extension is one of nats-server's configuration files.
+/// Returns whether a path has an extension that nats-server's configuration files use.
 pub(crate) fn is_nats_file(path: &Path) -> bool {
     path.extension().is_some_and(|ending| ["conf", "cfg", "json"].iter().any(|one| ending == *one))
 }
@@ -239,7 +239,7 @@ pub(crate) fn word_on_origins(in_force: &ActiveSettings) -> Option<&'static str>
     )
 }
 
-/// Returns the log filter of `debug` and `trace`, which are independent of each other, as in nats-server.
+/// Returns the log filter for nats-server's options `debug` and `trace`, which are independent of each other.
 pub(crate) fn log_filter(debug: bool, trace: bool) -> String {
     let level = if debug { "debug" } else { "info" };
     if trace { format!("{level},{}=trace", feed::PROTOCOL_LOG) } else { level.to_owned() }

@@ -1,4 +1,4 @@
-//! Flags of nats-server, so that its users' command lines and units work here.
+//! Flags of nats-server, so that its users' command lines and systemd units also work with this program.
 //!
 //! They duplicate settings (`-p` and `-a` are two halves of `--listen`), and like other flags they override
 //! the file.
@@ -92,7 +92,7 @@ fn host(text: &str) -> Result<IpAddr, String> {
 #[derive(Debug, Clone)]
 pub(crate) struct SignalTarget {
     signal: Signal,
-    /// Process id, or a file that holds it; `None` stands for the only feed that runs.
+    /// Process id, or a file that holds it; `None` selects the only running feed.
     to: Option<String>,
 }
 

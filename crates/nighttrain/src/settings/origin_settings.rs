@@ -12,7 +12,7 @@ use crate::settings::{
     value,
 };
 
-/// Heading of these settings, which each site may override.
+/// Heading of the origin settings in `--help`; each site may override them.
 pub(crate) const ORIGINS: &str = "Origins (each site may have its own)";
 
 /// Returns a row of the table; every row is a setting of the accelerator, and of a site.

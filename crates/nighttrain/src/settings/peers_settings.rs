@@ -49,7 +49,7 @@ impl Default for PeersSettings {
 }
 
 impl PeersSettings {
-    /// Returns the address under which other accelerators reach this one; empty if there is none.
+    /// Returns the address at which other accelerators reach this one; empty if keys are not shared.
     pub(crate) fn told_address(&self) -> String {
         let of_listen = || self.listen.map(|listen| listen.to_string()).unwrap_or_default();
         self.address.clone().filter(|_| self.listen.is_some()).unwrap_or_else(of_listen)

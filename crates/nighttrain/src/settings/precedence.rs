@@ -3,8 +3,8 @@
 //! ```text
 //! SETTINGS ──default──▶ file ──▶ environment ──▶ flags ──▶ Settings + where each value came from
 //! ```
-//! Every source is read in full and every fault in it is reported, even if a stronger source overrides the
-//! value: a wrong line in a file does not become right because a flag hides it today.
+//! Every source is read in full and every fault in it is reported, even if another source overrides the
+//! value: an invalid line in a file is reported although a flag currently hides it.
 
 use std::{ffi::OsString, fmt, path::Path};
 

@@ -1,5 +1,5 @@
-//! Settings of a site. `[cache]` has them for hosts that no site names and as defaults; a `[[cache.site]]` of
-//! the file overrides them for its hosts.
+//! Settings of a site. The values in `[cache]` apply to hosts that no site names and are the defaults of all
+//! sites; a `[[cache.site]]` of the file overrides them for its hosts.
 
 use std::{
     fmt,
@@ -220,7 +220,7 @@ pub(crate) const SITE_SETTINGS: &[Setting] = &[
     },
 ];
 
-/// Reads the error page in a file.
+/// Reads an error page from a file.
 fn page(path: &str) -> Result<Arc<OwnPage>, String> {
     let cannot = |why: io::Error| format!("{path}: {why}");
     let mut text = Vec::new();
@@ -245,7 +245,7 @@ fn shown(members: &[impl fmt::Display]) -> Option<String> {
     (!members.is_empty()).then(|| members.join(","))
 }
 
-/// Parses a list of methods; `None` stands for all of them if the text is empty.
+/// Parses a list of methods; an empty text gives `None`, which means all methods.
 pub(crate) fn methods(text: &str) -> Result<Option<Methods>, String> {
     if text.is_empty() {
         return Ok(None);
@@ -265,25 +265,25 @@ pub(crate) fn of_a_site() -> impl Iterator<Item = (usize, &'static Setting)> {
     })
 }
 
-/// A `[[cache.site]]` of the file.
+/// A site: a `[[cache.site]]` section of the configuration file.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct SiteSettings {
     /// Hosts of the site.
     pub hosts: Vec<HostPattern>,
     /// Settings that the site overrides: the position in [`SETTINGS`], and the validated text.
     pub own: Vec<(usize, String)>,
-    /// Rules for paths; `None` stands for those of `[cache]`.
+    /// Rules for paths; `None` means that the rules of `[cache]` apply.
     pub paths: Option<Vec<PathRule>>,
-    /// `FILE:LINE:COLUMN`.
+    /// Location of the section: `FILE:LINE:COLUMN`.
     pub place: String,
 }
 
 impl SiteSettings {
-    /// Builds the site; settings that it does not override come from `[cache]`. `origin` is the one for all
-    /// other hosts.
+    /// Builds the site; settings that it does not override come from `[cache]`. `origin` is the origin of
+    /// hosts that no site names.
     ///
     /// # Errors
-    /// Returns a `Fault` if the site has no origin, or if a file that it names has gone.
+    /// Returns a `Fault` if the site has no origin, or if a file that it names is missing.
     pub(crate) fn site(&self, settings: &Settings, origin: Option<&Origin>) -> Result<Site, Fault> {
         let fault = |message| Fault { place: self.place.clone(), message };
         let own = self.own(&Settings { origin: origin.cloned(), ..settings.clone() })?;
@@ -303,7 +303,7 @@ impl SiteSettings {
     /// Returns the settings with the site's overrides.
     ///
     /// # Errors
-    /// Returns a `Fault` if a file that the site names has gone.
+    /// Returns a `Fault` if a file that the site names is missing.
     pub(crate) fn own(&self, settings: &Settings) -> Result<Settings, Fault> {
         let mut own = settings.clone();
         for (setting, text) in &self.own {

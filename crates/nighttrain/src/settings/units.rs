@@ -1,4 +1,4 @@
-//! Sizes and durations as people write them.
+//! Sizes and durations with units, such as `256MiB` and `10s`.
 //!
 //! The parsers are strict on purpose: `10` may mean bytes or MiB, seconds or milliseconds, so a unit is
 //! required rather than guessed, and the error shows a correct example. The output of [`size_text`] and
@@ -62,7 +62,7 @@ fn number_and_unit<'t>(text: &'t str, right: &str) -> Result<(u64, &'t str), Str
         return Err(format!("not a whole number: {right}"));
     }
     let number = number.parse().map_err(|_| format!("number too large: {right}"))?;
-    // A space between number and unit is allowed, as in print.
+    // A space between number and unit is allowed: `10 s`.
     Ok((number, unit.strip_prefix(' ').unwrap_or(unit)))
 }
 
@@ -83,7 +83,7 @@ fn exact(value: u64, units: &[(&str, u64)], zero_unit: &str) -> String {
         .map_or_else(|| format!("0{zero_unit}"), |(name, size)| format!("{}{name}", value / size))
 }
 
-/// Formats a size for people, in the largest unit that leaves at least 1, to three figures: `1.23 MiB`, `41
+/// Formats a size with three significant figures, in the largest unit that leaves at least 1: `1.23 MiB`, `41
 /// B`.
 pub(crate) fn size_for_people(bytes: u64) -> String {
     for (name, size) in SIZE_UNITS {

@@ -1,4 +1,4 @@
-//! Values of settings: texts to addresses, paths, counts and sizes, and back.
+//! Parsers and formatters of setting values: addresses, paths, counts and sizes.
 
 use crate::settings::units::{parse_duration, parse_size, size_text};
 use std::{

@@ -18,7 +18,7 @@ use wire::nats::stamp::SIZE_MIN;
 
 use crate::{failure::Failure, print, tools::lab};
 
-/// Interval in which `sub` checks whether it should end, and in which the progress bar moves.
+/// Interval at which `sub` checks whether it should end, and at which the progress bar moves.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Maximum size of a text that is read from stdin and published.
 const TEXT_BYTES_MAX: u64 = 64 << 20;

@@ -1,4 +1,4 @@
-//! `nighttrain mail send-sample` and `sendmail`: mail for our own SMTP port, from the command line.
+//! `nighttrain mail send-sample` and `sendmail`: commands that send mail to the mail service's SMTP port.
 
 use std::io;
 

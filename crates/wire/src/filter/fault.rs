@@ -1,6 +1,8 @@
-//! Error of a filter expression: the wrong byte's offset, what was found and what was expected.
+//! Error type for rejected filter expressions: the offset of the invalid byte, what was found there and what
+//! was expected.
 
-/// Number of characters of the expression shown before the wrong byte; `SHOWN_AFTER` counts those from it on.
+/// Number of characters of the expression that an error message shows before the invalid byte; `SHOWN_AFTER`
+/// is the number shown from that byte on.
 const SHOWN_BEFORE: usize = 60;
 const SHOWN_AFTER: usize = 30;
 
@@ -8,7 +10,7 @@ const SHOWN_AFTER: usize = 30;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("byte {at}: found {found}, expected {expected}")]
 pub struct Fault {
-    /// Offset of the wrong byte, or of the expression's end where something is missing.
+    /// Offset of the invalid byte, or the expression's length if something is missing at its end.
     pub at: usize,
     /// Description of the text found at that offset.
     pub found: String,
@@ -21,7 +23,8 @@ impl Fault {
         Self { at, found: found.into(), expected: expected.into() }
     }
 
-    /// Renders two lines: the expression around the wrong byte, and below that byte a caret with the error.
+    /// Renders the error as two lines: an excerpt of the expression, and below the invalid byte a caret with
+    /// the message.
     ///
     /// `expression` must be the expression that was rejected.
     pub fn marked(&self, expression: &[u8]) -> String {

@@ -11,20 +11,21 @@
 //!   value = '"' { any byte, a quote twice } '"' | word up to a blank; in a group also up to the group's ")"
 //! ```
 //! The language is that of Varnish's bans (`std.ban()` in vmod_std(3)) with `or`, `not` and groups. Outside a
-//! group, a word is exactly what Varnish takes for a word, so `((^|,)cat_p_1(,|$))` needs no quotes, as shops
-//! send it. The differences and their reasons: `docs/decisions/033-filter-expressions.md`.
+//! group, a word is delimited exactly as in Varnish, so shops may send `((^|,)cat_p_1(,|$))` without quotes.
+//! The differences and their reasons: `docs/decisions/033-filter-expressions.md`.
 //!
 //! The caller passes a table of the fields that exist ([`Field`]), and a [`Record`] supplies their values.
-//! The field's [`Kind`] decides which operators apply: `==` and `!=` to all, `~` and `!~` (a pattern is
-//! found, is not found) to text and numbers, `<`, `<=`, `>`, `>=` to all but text.
+//! The field's [`Kind`] decides which operators apply: `==` and `!=` to all, `~` and `!~` (the pattern is
+//! found or is not found) to text and numbers, `<`, `<=`, `>`, `>=` to all kinds except text.
 //!
-//! *A missing field* behaves as in Varnish 7: only `!=` is true of it; `!~` is false. A header of several
-//! lines equals a text if one of its lines does, and a pattern is searched for in each line.
+//! *A missing field* behaves as in Varnish 7: only `!=` is true of it; `!~` is false. A header with several
+//! lines equals a text if one of its lines equals it, and a pattern is searched for in each line.
 //!
 //! *Patterns* take time linear in the length of the text searched, and work on bytes: `.`, `\w` and `(?i)`
-//! know ASCII alone. [`Expression::matches`] does not allocate after its first run: the automaton of a small
-//! pattern is a table, and only that of a large pattern is built lazily, up to a bound. Each core evaluates
-//! its own clone: a pattern's working memory is behind a lock for every thread but the first that uses it.
+//! match ASCII only. [`Expression::matches`] does not allocate after its first run: the automaton of a small
+//! pattern is a table, and only the automaton of a large pattern is built lazily, up to a size limit. Each
+//! core evaluates its own clone: a pattern's working memory is behind a lock for every thread but the first
+//! that uses it.
 
 mod fault;
 mod parse;
@@ -39,23 +40,23 @@ use std::{
 pub use fault::Fault;
 use pattern::Pattern;
 
-/// The longest expression, as given and as printed. Shops send patterns of less than 8 KiB, because Varnish
-/// accepts no longer header lines (`http_req_hdr_len`).
+/// Maximum length of an expression, both as received and as printed. Shops send patterns of less than 8 KiB,
+/// because Varnish rejects longer header lines (`http_req_hdr_len`).
 pub const EXPRESSION_BYTES_MAX: usize = 16 * 1024;
-/// Greatest number of tests in one expression.
+/// Maximum number of tests in one expression.
 pub const TESTS_MAX: usize = 64;
-/// Greatest nesting depth of groups and negations.
+/// Maximum nesting depth of groups and negations.
 pub const DEPTH_MAX: usize = 16;
-/// Greatest memory for the compiled automata of one expression.
+/// Maximum memory for the compiled automata of one expression.
 pub const AUTOMATA_BYTES_MAX: usize = 4 << 20;
 
 /// A field that expressions may name.
 #[derive(Debug, Clone, Copy)]
 pub struct Field<F> {
-    /// Name of letters, digits, `.`, `-` and `_`, but not `and`, `or`, `not`. In a text field a `*` at the
-    /// end stands for any name: `obj.http.*` for every header.
+    /// Field name: letters, digits, `.`, `-` and `_`, but not `and`, `or` or `not`. In a text field a
+    /// trailing `*` matches any name: `obj.http.*` covers every header.
     pub name: &'static str,
-    /// Identifier that a [`Record`] is given to look the field up.
+    /// Identifier that is passed to [`Record`] to look up the field's values.
     pub id: F,
     /// Kind of the field's values, which decides how they are compared.
     pub kind: Kind,
@@ -80,7 +81,7 @@ pub enum Kind {
 /// Source of the field values that an expression is evaluated against.
 pub trait Record<F> {
     /// Returns the values of a text field: none if it is missing, several if a header has several lines.
-    /// `name` replaces the field's `*`, in lower case.
+    /// `name` is the lower-case text in place of the field's `*`.
     fn texts(&self, field: F, name: &str) -> impl Iterator<Item = &[u8]>;
 
     /// Returns the value of a field that is not text; a duration in microseconds.
@@ -112,14 +113,14 @@ impl<F: Copy> Expression<F> {
         self.root.holds(record)
     }
 
-    /// Returns whether the expression tests a field of the request, so that the stored object alone does not
-    /// decide it.
+    /// Returns whether the expression tests a field of the request, so that the stored object alone cannot
+    /// decide the result.
     pub fn needs_request(&self) -> bool {
         self.root.any(&|test| test.field.of_request)
     }
 
-    /// Returns whether the expression tests a field for which `is_meant` is true, given the field's id and
-    /// the name that replaces its `*`, in lower case.
+    /// Returns whether `is_meant` is true for any field that the expression tests. Its arguments are the
+    /// field's id and the lower-case name in place of the field's `*`.
     pub fn asks_for(&self, is_meant: impl Fn(F, &str) -> bool) -> bool {
         self.root.any(&|test| is_meant(test.field.id, &test.name))
     }
@@ -130,7 +131,7 @@ impl<F: Copy> Expression<F> {
         self.automata_bytes
     }
 
-    /// Returns the greatest size of one clone's working memory.
+    /// Returns the maximum size of one clone's working memory.
     pub fn working_bytes_max(&self) -> usize {
         self.working_bytes_max
     }
@@ -168,12 +169,12 @@ impl<F: Copy> Node<F> {
 #[derive(Debug, Clone)]
 struct Test<F> {
     field: Field<F>,
-    /// Name that replaces the field's `*`, in lower case.
+    /// Name that the expression gives in place of the field's `*`, in lower case.
     name: Box<str>,
     comparison: Comparison,
 }
 
-/// Equality compares field names: the table has each name once, so the id need not be comparable.
+/// Compares fields by name: each name is unique in the table, so the id type need not be comparable.
 impl<F> PartialEq for Test<F> {
     fn eq(&self, other: &Self) -> bool {
         self.field.name == other.field.name && self.name == other.name && self.comparison == other.comparison
@@ -182,9 +183,9 @@ impl<F> PartialEq for Test<F> {
 
 #[derive(Debug, Clone, PartialEq)]
 enum Comparison {
-    /// `==`, or `!=` if not `equal`.
+    /// Comparison of text: `==` if `equal`, otherwise `!=`.
     Text { equal: bool, text: Box<str> },
-    /// `~`, or `!~` if not `found`.
+    /// Search for a pattern: `~` if `found`, otherwise `!~`.
     Pattern { found: bool, pattern: Pattern },
     /// Comparison of a number, a size or a duration.
     Number { order: Order, number: i64 },
@@ -290,8 +291,8 @@ impl<F> fmt::Display for Test<F> {
     }
 }
 
-/// A value in quotes, for expressions built from request data: the value's own quotes are doubled, so nothing
-/// in it can end it early.
+/// A value in quotes, for expressions built from request data: quotes within the value are doubled, so that
+/// the value cannot end early.
 #[derive(Debug, Clone, Copy)]
 pub struct QuotedValue<'a>(pub &'a str);
 

@@ -29,7 +29,7 @@ pub(super) fn expression<F: Copy>(bytes: &[u8], fields: &[Field<F>]) -> Result<E
     }
     let Parser { automata_bytes, working_bytes_max, .. } = parser;
     let expression = Expression { root, automata_bytes, working_bytes_max };
-    // Printing doubles each quote, so the printed form can be longer; it must stay parsable as well.
+    // Printing doubles each quote, so the printed form can be longer; the limit applies to that form too.
     let printed = expression.to_string().len();
     if printed > EXPRESSION_BYTES_MAX {
         return Err(too_long(printed));
@@ -41,7 +41,7 @@ struct Parser<'a, F> {
     text: &'a str,
     at: usize,
     fields: &'a [Field<F>],
-    /// Number of groups and negations around the current position.
+    /// Number of groups and negations that enclose the current position.
     depth: usize,
     tests: usize,
     automata_bytes: usize,
@@ -150,7 +150,7 @@ impl<'a, F: Copy> Parser<'a, F> {
         Ok(Test { field, name: name.to_ascii_lowercase().into(), comparison })
     }
 
-    /// Reads a field, and the name that replaces its `*`.
+    /// Reads a field name, and returns the field and the text in place of its `*`.
     fn field(&mut self) -> Result<(Field<F>, &'a str), Fault> {
         let name = name(self.rest());
         if name.is_empty() {
@@ -189,7 +189,7 @@ impl<'a, F: Copy> Parser<'a, F> {
     }
 
     /// Reads the value after an operator. A blank is required: otherwise `req.url ==/a&&obj.status ==200`
-    /// would compare the URL with all of the rest.
+    /// would compare the URL with the whole rest of the expression.
     fn value(&mut self, symbol: &str) -> Result<Value, Fault> {
         self.at += symbol.len();
         let operator_end = self.at;
@@ -280,7 +280,7 @@ fn name(text: &str) -> &str {
     &text[..text.find(|c| !is_part(c)).unwrap_or(text.len())]
 }
 
-/// Returns the length of a text's first word. In a group, a `)` without its `(` in the word ends the word.
+/// Returns the length of a text's first word. Inside a group, a `)` without a matching `(` ends the word.
 fn word_len(text: &str, is_in_group: bool) -> usize {
     let (mut opened, mut is_escaped) = (0_usize, false);
     for (at, byte) in text.bytes().enumerate() {

@@ -1,8 +1,8 @@
 //! Pattern search in bytes, in linear time.
 //!
-//! A small pattern is compiled to a table of states and transitions (a DFA). The table of a larger one is
-//! built lazily while it runs, within a bound; where that bound is met too often, the states are simulated
-//! instead. None of the three backtracks.
+//! A small pattern is compiled to a table of states and transitions (a DFA). The table of a larger pattern is
+//! built lazily during the search, up to a size limit; if the limit is hit too often, the NFA is simulated
+//! instead. None of these methods backtracks.
 
 use regex_automata::{
     meta,
@@ -12,17 +12,18 @@ use regex_automata::{
 
 use super::Fault;
 
-/// Greatest nesting depth of a pattern's groups.
+/// Maximum nesting depth of a pattern's groups.
 const GROUPS_DEEP_MAX: u32 = 64;
-/// Greatest size of one pattern compiled to states. The longest pattern that shops send, some 330 tags, takes
-/// half of it.
+/// Maximum size of the NFA compiled from one pattern. The longest pattern that shops send, with some 330
+/// tags, takes half of this size.
 const STATES_BYTES_MAX: usize = 256 << 10;
-/// The largest pattern, in states and in bytes, for which the full table is built at parse time.
+/// Maximum number of NFA states for which a full DFA table is built at parse time; `TABLE_BYTES_MAX` is the
+/// maximum size of that table.
 const TABLE_STATES_MAX: usize = 500;
 const TABLE_BYTES_MAX: usize = 512 << 10;
-/// Greatest size of a larger pattern's lazily built table, in each direction.
+/// Maximum size of the lazily built DFA table of a larger pattern, for each of two search directions.
 const LAZY_BYTES_MAX: usize = 512 << 10;
-/// Working memory for each state of any pattern: two sets of states, with some room.
+/// Estimated working memory for each NFA state: two sets of states, with some slack.
 const STATE_WORKING_BYTES: usize = 64;
 
 #[derive(Debug, Clone)]
@@ -55,7 +56,7 @@ impl Pattern {
         let is_large = states > TABLE_STATES_MAX;
         let limits = meta::Config::new()
             .utf8_empty(false)
-            // A small pattern has a full table or, where that would be too large, simulates its states.
+            // A small pattern uses a full DFA table, or NFA simulation if that table would be too large.
             .hybrid(is_large)
             .which_captures(WhichCaptures::None)
             .nfa_size_limit(Some(STATES_BYTES_MAX))

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::Kind;
 
-/// Greatest number of digits: as many as `i64::MAX` has.
+/// Maximum number of digits: `i64::MAX` has 19.
 const DIGITS_MAX: usize = 19;
 
 /// Returns the units of a kind with their factors, largest first. The unit with an empty name applies to a
@@ -15,7 +15,7 @@ fn units(kind: Kind) -> &'static [(&'static str, i64)] {
     match kind {
         Kind::Text | Kind::Number => &[("", 1)],
         Kind::Bytes => &[("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1), ("", 1)],
-        // Varnish's units, where a year has 365 days, and the microsecond.
+        // Varnish's units (a year has 365 days), and the microsecond.
         Kind::Duration => &[
             ("y", 365 * DAY),
             ("w", 7 * DAY),
@@ -54,7 +54,7 @@ pub(super) fn parse(text: &str, kind: Kind) -> Option<i64> {
     if whole.is_empty() || digits.len() > DIGITS_MAX || !digits.bytes().all(|b| b.is_ascii_digit()) {
         return None;
     }
-    // At most 19 digits, times a year's factor of 14 digits: an `i128` cannot overflow.
+    // A number of at most 19 digits times a year's 14-digit factor cannot overflow an `i128`.
     let scaled = sign * digits.parse::<i128>().ok()? * i128::from(*worth);
     let scale = 10_i128.pow(u32::try_from(fraction.len()).ok()?);
     (scaled % scale == 0).then(|| i64::try_from(scaled / scale).ok()).flatten()

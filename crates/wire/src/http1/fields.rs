@@ -8,7 +8,7 @@ use super::{
     known::KnownHeader,
 };
 
-/// Bytes of a token (RFC 9110 §5.6.2).
+/// Lookup table of the bytes allowed in a token (RFC 9110 §5.6.2).
 static TCHAR: [bool; 256] = {
     let mut table = [false; 256];
     let mut b = 0;
@@ -62,8 +62,8 @@ pub fn trim_ows(mut bytes: &[u8]) -> &[u8] {
 }
 
 /// Iterates over the elements of a comma-separated list (RFC 9110 §5.6.1), without the white space around
-/// them; empty elements are skipped. A comma within a quoted string separates nothing; a string without a
-/// closing quote extends to the end.
+/// them; empty elements are skipped. A comma within a quoted string does not separate elements; a string
+/// without a closing quote extends to the end.
 pub fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = Some(value);
     std::iter::from_fn(move || {
@@ -131,7 +131,7 @@ pub fn directives(value: &[u8]) -> impl Iterator<Item = Directive<'_>> {
     })
 }
 
-/// The largest number of seconds; a greater one counts as this (RFC 9111 §1.2.2).
+/// Maximum value of delta-seconds; a greater number is reduced to it (RFC 9111 §1.2.2).
 pub const DELTA_SECONDS_MAX: u32 = 1 << 31;
 
 /// Parses a number of seconds, as in `max-age` and `Age`; `None` if it is not all digits (RFC 9111 §1.2.2).
@@ -211,7 +211,7 @@ pub fn entity_tags(value: &[u8]) -> impl Iterator<Item = EntityTag<'_>> {
     })
 }
 
-/// Returns whether the value is `*`, which stands for any representation (RFC 9110 §13.1).
+/// Returns whether the value is `*`, which matches any representation (RFC 9110 §13.1).
 pub fn is_any(value: &[u8]) -> bool {
     value == b"*"
 }
@@ -219,21 +219,21 @@ pub fn is_any(value: &[u8]) -> bool {
 /// A requested range of bytes (RFC 9110 §14.1.2). A number beyond 64 bits counts as `u64::MAX`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ByteRange {
-    /// `first-last`, both included.
+    /// `first-last`, both inclusive.
     FromTo {
-        /// The first byte.
+        /// Offset of the first byte.
         first: u64,
-        /// The last byte; not below `first`.
+        /// Offset of the last byte; not below `first`.
         last: u64,
     },
-    /// `first-`: to the end.
+    /// `first-`: from `first` to the end.
     From {
-        /// The first byte.
+        /// Offset of the first byte.
         first: u64,
     },
     /// `-len`: the last `len` bytes.
     Suffix {
-        /// Number of bytes.
+        /// Number of bytes at the end of the representation.
         len: u64,
     },
 }
@@ -264,8 +264,8 @@ impl ByteRange {
 }
 
 /// Iterates over the ranges of a `Range` field in unit `bytes`, in their order. Returns `None` if the unit is
-/// another or any range is malformed: the field is then to be ignored (RFC 9110 §14.2). The caller limits the
-/// number of ranges (RFC 9110 §17.15).
+/// not `bytes` or any range is malformed: the field must then be ignored (RFC 9110 §14.2). The caller limits
+/// the number of ranges (RFC 9110 §17.15).
 pub fn byte_ranges(value: &[u8]) -> Option<impl Iterator<Item = ByteRange> + Clone + '_> {
     let (unit, set) = value.split_at_checked(b"bytes=".len())?;
     if !unit.eq_ignore_ascii_case(b"bytes=") {
@@ -281,9 +281,9 @@ pub fn byte_ranges(value: &[u8]) -> Option<impl Iterator<Item = ByteRange> + Clo
 /// Value of `Content-Range` for a partial response (RFC 9110 §14.4): `bytes first-last/complete`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ContentRange {
-    /// The first byte.
+    /// Offset of the first byte.
     pub first: u64,
-    /// The last byte; not below `first`.
+    /// Offset of the last byte; not below `first`.
     pub last: u64,
     /// The length of the whole representation, greater than `last`; `None` for `*`, which means that the
     /// sender does not know.
@@ -291,8 +291,8 @@ pub struct ContentRange {
 }
 
 impl ContentRange {
-    /// Parses the field; `None` if it is in another unit, reports an unsatisfiable range, or is malformed. A
-    /// number beyond 64 bits is malformed.
+    /// Parses the field; `None` if the unit is not `bytes`, the field reports an unsatisfiable range, or it
+    /// is malformed. A number beyond 64 bits is malformed.
     pub fn parse(value: &[u8]) -> Option<Self> {
         let (unit, rest) = value.split_at_checked(b"bytes ".len())?;
         let slash = rest.iter().position(|&b| b == b'/')?;
@@ -305,7 +305,7 @@ impl ContentRange {
     }
 }
 
-/// Parses a number that consists of digits alone and fits 64 bits.
+/// Parses a number that consists of digits only and fits 64 bits.
 fn decimal(digits: &[u8]) -> Option<u64> {
     let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
     is_number.then(|| std::str::from_utf8(digits).ok()?.parse().ok()).flatten()
@@ -331,8 +331,8 @@ pub fn persists(version: Version, headers: &Headers<'_, '_>) -> bool {
 
 /// Returns whether a field is meant for the next hop only and is not forwarded: the fields of RFC 9110
 /// §7.6.1, and those that `Connection` names. `Connection` cannot remove `Host`, `Content-Length` and
-/// `Cache-Control`: they are for every recipient, and dropping them would change the message's meaning for
-/// the next one.
+/// `Cache-Control`: they are meant for every recipient, and dropping them would change the message's meaning
+/// for the next one.
 pub fn is_hop_by_hop(name: &str, headers: &Headers<'_, '_>) -> bool {
     use KnownHeader as K;
     match KnownHeader::of(name.as_bytes()) {
@@ -368,7 +368,7 @@ mod tests {
         list(value.as_bytes()).map(text).collect()
     }
 
-    /// RFC 9110 §14.4: a `Content-Range` is read whole or refused.
+    /// RFC 9110 §14.4: a `Content-Range` is valid as a whole or rejected.
     #[test]
     fn a_content_range_is_whole_or_none() {
         let range = |first, last, complete| Some(ContentRange { first, last, complete });
@@ -403,7 +403,7 @@ mod tests {
         assert!(is_token(b"a-B_9") && !is_token(b"") && !is_token(b"a b"));
     }
 
-    /// RFC 9110 §5.5: of the control characters only a tab may be in a field value.
+    /// RFC 9110 §5.5: a field value contains no control character except tab.
     #[test]
     fn values_hold_no_controls() {
         for b in 0..=255u8 {
@@ -411,7 +411,8 @@ mod tests {
         }
     }
 
-    /// RFC 9110 §5.6.1: empty elements are ignored; §5.6.4: commas in quoted strings separate nothing.
+    /// RFC 9110 §5.6.1: empty elements are ignored; §5.6.4: commas in quoted strings do not separate
+    /// elements.
     #[test]
     fn lists_are_split_at_commas_outside_quotes() {
         assert_eq!(listed("foo , ,bar,charlie"), ["foo", "bar", "charlie"]);

@@ -1,9 +1,10 @@
 //! Client address and scheme of a request that came through proxies.
 //!
 //! Each proxy appends its own client's address to `X-Forwarded-For` (or to `Forwarded`, RFC 7239). The last
-//! element is therefore the statement of the connecting peer; it is trusted if the peer is listed as a
-//! trusted proxy, and so on towards the front as long as the named addresses are listed too. The first
-//! address that is not listed is the client: anybody can have written the elements before it.
+//! element was therefore written by the connecting peer, and is trusted if the peer is listed as a trusted
+//! proxy. The elements before it are read in the same way, from back to front, as long as the named addresses
+//! are listed too. The first address that is not listed is the client: anybody may have written the elements
+//! before it.
 //!
 //! `X-Forwarded-For` takes precedence over `Forwarded`: nearly every proxy writes the former, and many let a
 //! visitor's `Forwarded` through. A proxy that writes `Forwarded` alone must drop the visitor's
@@ -31,9 +32,9 @@ pub fn client<'v>(
         fields.extend(forwarded);
         address_of = for_address;
     }
-    // Reads from the last comma: the elements before it are someone else's, with any quotes they leave open.
-    // Elements are split as bytes, so that a visitor's invalid UTF-8 does not make the whole field
-    // unreadable, including the proxy's own element.
+    // Splits at commas from the end, ignoring quotes: earlier elements come from other senders and may
+    // contain unclosed quotes. Elements are split as bytes, so that a visitor's invalid UTF-8 does not make
+    // the whole field unreadable, including the proxy's own element.
     for said in fields.iter().rev().flat_map(|field| field.rsplit(|byte| *byte == b',')) {
         // A proxy that hides the address, or cannot name it, counts as the client itself.
         let said = std::str::from_utf8(said).ok();
@@ -46,8 +47,8 @@ pub fn client<'v>(
     client
 }
 
-/// Returns the scheme on which a trusted proxy received the request: the last element of `X-Forwarded-Proto`,
-/// else of `Forwarded`.
+/// Returns the scheme by which a trusted proxy received the request: the last element of `X-Forwarded-Proto`,
+/// or else of `Forwarded`.
 pub fn scheme<'v>(
     x_forwarded_proto: impl Iterator<Item = &'v [u8]>,
     forwarded: impl Iterator<Item = &'v [u8]>,
@@ -71,15 +72,15 @@ fn address(text: &str) -> Option<IpAddr> {
     text.parse().ok().or_else(bare).or_else(with_port)
 }
 
-/// Reads the address of `for="[2001:db8::7]:4711";proto=https`, with the pairs in any order (RFC 7239, 4 and
-/// 6).
+/// Reads the address in `for="[2001:db8::7]:4711";proto=https`, with the pairs in any order (RFC 7239 §4,
+/// §6).
 fn for_address(element: &str) -> Option<IpAddr> {
     address(pair(element, "for")?)
 }
 
 /// Returns the value of the named pair in one element, without its quotes.
 fn pair<'e>(element: &'e str, name: &str) -> Option<&'e str> {
-    // The first pair counts even if it names no address: a later pair may come from the visitor
+    // The first pair of that name counts even if it names no address: a later pair may come from the visitor
     // (`host="a;for=b"`).
     let mut pairs = element.split(';').filter_map(|pair| pair.split_once('='));
     let (_, value) = pairs.find(|(said, _)| said.trim().eq_ignore_ascii_case(name))?;

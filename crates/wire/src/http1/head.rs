@@ -16,24 +16,24 @@ use super::{
     url::{Authority, Scheme, Target},
 };
 
-/// Greatest number of empty lines before a request (RFC 9112 §2.2: at least one should be ignored, because
-/// old clients end a body with one CRLF too many).
+/// Maximum number of empty lines before a request (RFC 9112 §2.2: at least one should be ignored, because old
+/// clients end a body with one CRLF too many).
 pub const LEADING_EMPTY_LINES_MAX: usize = 1;
 
 /// The largest head that any limit may allow: header offsets are 32 bits wide.
 pub const HEAD_BYTES_CAP: usize = 16 << 20;
 
-/// Number of headers for which the first attempt reserves room. Room costs time for each header, and few
-/// requests have more headers; a head with more is parsed again with room for [`HEADERS_MAX`].
+/// Number of headers for which the first attempt reserves slots. Each slot costs time, and few requests have
+/// more headers; a head with more is parsed again with [`HEADERS_MAX`] slots.
 const HEADERS_FEW: usize = 24;
 
 /// Size limits of a head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeadLimits {
-    /// Greatest length of the first line, without its CRLF. A longer line gives [`HeadRule::LineTooLong`]
-    /// (414 for a request).
+    /// Maximum length of the first line, without its CRLF. A longer line gives [`HeadRule::LineTooLong`] (414
+    /// for a request).
     pub line_bytes_max: usize,
-    /// Greatest length of the whole head, with its last CRLF; at most [`HEAD_BYTES_CAP`]. A longer head gives
+    /// Maximum length of the whole head, with its last CRLF; at most [`HEAD_BYTES_CAP`]. A longer head gives
     /// [`HeadRule::HeadersTooLarge`] (431 for a request), or `LineTooLong` if the first line alone exceeds
     /// it.
     pub head_bytes_max: usize,
@@ -86,7 +86,7 @@ pub struct RequestHead<'b, 'h> {
     pub target: &'b str,
     /// The form of `target`.
     pub form: TargetForm,
-    /// The version.
+    /// HTTP version of the request.
     pub version: Version,
     /// Scheme of the underlying connection, if the caller knows it. It takes precedence over any scheme named
     /// in the request's bytes.
@@ -112,8 +112,8 @@ impl<'b, 'h> RequestHead<'b, 'h> {
         self.headers.known(known)
     }
 
-    /// Returns the host that the request is for: that of an absolute target, which `Host` must name too, else
-    /// that of `Host` (RFC 9112 §3.3). `None` for an HTTP/1.0 request that names none.
+    /// Returns the host that the request is for: the host in an absolute-form or authority-form target,
+    /// otherwise the value of `Host` (RFC 9112 §3.3). `None` for an HTTP/1.0 request without a host.
     pub fn authority(&self) -> Option<Authority<'b>> {
         match self.form {
             TargetForm::Origin | TargetForm::Asterisk => Authority::parse(self.known(KnownHeader::Host)?),
@@ -127,14 +127,14 @@ impl<'b, 'h> RequestHead<'b, 'h> {
 /// The head of a response, as slices of the buffer from which it was parsed.
 #[derive(Debug, Clone, Copy)]
 pub struct ResponseHead<'b, 'h> {
-    /// The version.
+    /// HTTP version of the response.
     pub version: Version,
     /// The status, 100 to 999. Below 200 the response is interim: another head follows (RFC 9110 §15.2). A
-    /// status above 599 is to be treated as a 5xx (RFC 9110 §15).
+    /// status above 599 must be treated as a 5xx (RFC 9110 §15).
     pub status: u16,
     /// The reason phrase; empty if there is none or it is not ASCII. It carries no meaning (RFC 9112 §4).
     pub reason: &'b str,
-    /// The headers.
+    /// Headers of the response.
     pub headers: Headers<'b, 'h>,
 }
 
@@ -162,8 +162,8 @@ impl<'b, 'h> ResponseHead<'b, 'h> {
     }
 }
 
-/// Parses the head of a request at the start of `buf`. Returns it with its length in bytes, including an
-/// empty line before it: the body follows.
+/// Parses the head of a request at the start of `buf`. Returns the head and its length in bytes, including
+/// any empty line before it; the body begins after that length.
 ///
 /// After `NeedMore`, call it again from the start with more bytes; [`may_end_in`] tells when that is
 /// worthwhile. `slots` is overwritten.
@@ -237,12 +237,12 @@ pub fn may_end_in(buf: &[u8], seen: usize, limits: &HeadLimits) -> bool {
             .any(|at| matches!(fresh[at + 1..], [b'\n', ..] | [b'\r', b'\n', ..]))
 }
 
-/// Result of the fast pass.
+/// Result of the fast pass over a head.
 enum Outcome<T> {
-    /// The parts of the first line, and the length of the head.
+    /// The head is valid: the parts of its first line, and its length.
     Sound(T, usize),
     NeedMore,
-    /// The head has more headers than there is room for.
+    /// The head has more headers than the slots can hold.
     TooMany,
     /// The head may break a rule; the slow parser decides.
     Suspect,
@@ -375,7 +375,8 @@ fn target_bytes_are_sound(target: &[u8]) -> bool {
     };
     let (words, rest) = target.as_chunks::<8>();
     let bad = words.iter().fold(0, |bad, word| bad | bad_byte_in(u64::from_ne_bytes(*word)));
-    // The last eight bytes are checked again, if there are that many; otherwise each byte is checked alone.
+    // The last eight bytes, if there are that many, are checked again as one word; a shorter target is
+    // checked byte by byte.
     match target.last_chunk::<8>() {
         Some(word) => bad | bad_byte_in(u64::from_ne_bytes(*word)) == 0,
         None => rest.iter().all(|&b| is_target_byte(b)),
@@ -407,12 +408,13 @@ fn explain<T>(kind: Kind, buf: &[u8], window: &[u8], limits: &HeadLimits) -> Res
 mod tests {
     use super::*;
 
-    /// The fast check agrees with its twin for every byte at every position in targets of up to three words.
+    /// The fast check agrees with `is_target_byte` for every byte at every position in targets of up to three
+    /// words.
     #[test]
     fn target_bytes_are_judged_as_by_the_twin() {
         for len in 1..=25 {
             for at in 0..len {
-                // httparse has ruled out controls and spaces.
+                // httparse has already rejected control characters and spaces.
                 for byte in (b'!'..=b'~').chain(0x80..=0xff) {
                     let mut target = vec![b'/'; len];
                     target[at] = byte;

@@ -8,7 +8,7 @@ use std::fmt;
 pub struct HeadError {
     /// The rule that the head breaks.
     pub rule: HeadRule,
-    /// Offset of the byte that breaks the rule, or at which that became certain.
+    /// Offset of the byte that breaks the rule, or of the byte at which the violation became certain.
     pub at: u32,
 }
 

@@ -2,7 +2,7 @@
 
 use super::known::{KNOWN_HEADERS, KnownHeader};
 
-/// Greatest number of headers in one head.
+/// Maximum number of headers in one head.
 pub const HEADERS_MAX: usize = 128;
 
 /// Value of `Slot::known` for a header that is not known.
@@ -35,14 +35,14 @@ pub struct HeaderSlots {
 struct Kinds {
     /// The slot of the first header of each kind; meaningful only where `present` has the kind's bit.
     first: [u8; KNOWN_HEADERS],
-    /// The kinds that occur.
+    /// Set of the kinds that occur, one bit each.
     present: u64,
-    /// The kinds that occur more than once; a subset of `present`.
+    /// Set of the kinds that occur more than once; a subset of `present`.
     repeated: u64,
 }
 
 impl Kinds {
-    /// Records the kind of the header with that number, and returns it as stored in a slot.
+    /// Records the kind of header `number`, and returns the value to store in its slot.
     #[inline]
     fn note(&mut self, number: usize, known: Option<KnownHeader>) -> u8 {
         let Some(known) = known else { return UNKNOWN };
@@ -132,7 +132,7 @@ impl HeaderSlots {
         true
     }
 
-    /// Shifts all offsets, after the `was` bytes before the headers have become `is` bytes.
+    /// Shifts all offsets after the text before the headers has changed in length from `was` to `is` bytes.
     pub(crate) fn shift(&mut self, was: usize, is: usize) {
         for slot in &mut self.slots[..self.len] {
             slot.name_at = slot.name_at - was as u32 + is as u32;

@@ -12,7 +12,7 @@ use super::{
     url::Scheme,
 };
 
-/// A request's head in memory of its own.
+/// A request's head with its own copy of the bytes.
 #[derive(Debug, Clone)]
 pub struct KeptRequest {
     bytes: Box<[u8]>,
@@ -39,7 +39,7 @@ impl KeptRequest {
         }
     }
 
-    /// Returns the head.
+    /// Returns the head as slices of the stored bytes.
     pub fn head(&self) -> RequestHead<'_, '_> {
         RequestHead {
             method: text(&self.bytes, &self.method),
@@ -57,7 +57,7 @@ impl KeptRequest {
     }
 }
 
-/// A response's head in memory of its own.
+/// A response's head with its own copy of the bytes.
 #[derive(Debug, Clone)]
 pub struct KeptResponse {
     bytes: Box<[u8]>,
@@ -80,7 +80,7 @@ impl KeptResponse {
         }
     }
 
-    /// Returns the head.
+    /// Returns the head as slices of the stored bytes.
     pub fn head(&self) -> ResponseHead<'_, '_> {
         ResponseHead {
             version: self.version,
@@ -91,7 +91,8 @@ impl KeptResponse {
     }
 }
 
-/// Returns the range of `part` within `bytes`; an empty range if it is not a part of them (an empty reason).
+/// Returns the range of `part` within `bytes`; an empty range if `part` is not a slice of `bytes` (as an
+/// empty reason phrase).
 fn within(bytes: &[u8], part: &str) -> Range<u32> {
     let at = (part.as_ptr() as usize).wrapping_sub(bytes.as_ptr() as usize);
     if at.checked_add(part.len()).is_none_or(|end| end > bytes.len()) {

@@ -164,7 +164,8 @@ mod tests {
         }
     }
 
-    /// Each byte of each known name is replaced by every other token byte: only a change of case is recognised.
+    /// Replacing a byte of a known name by any other token byte yields an unknown name, unless only the case
+    /// changes.
     #[test]
     fn nothing_else_is() {
         for known in KnownHeader::ALL {

@@ -16,10 +16,10 @@
 //! one per loop, reused) and the decoder's state (a few words, one per body). Nothing allocates, except for
 //! the trailers of a chunked body that has any.
 //!
-//! **Strictness.** A message that two parties could delimit differently lets one client speak in another's
-//! name (request smuggling, RFC 9112 §11.2). Everything that the grammar does not allow is therefore refused,
-//! even where the RFC would let a recipient repair it: bare LF, folded lines, several lengths, a transfer
-//! coding beside `chunked`.
+//! **Strictness.** A message that two parties could delimit differently lets one client send requests in
+//! another's name (request smuggling, RFC 9112 §11.2). Everything that the grammar does not allow is
+//! therefore refused, even where the RFC would let a recipient repair it: bare LF, folded lines, several
+//! lengths, a transfer coding in addition to `chunked`.
 //!
 //! - [`head`]: the first line and the headers. [`known`]: the headers that policy reads, found in the same pass.
 //! - [`framing`]: where a body ends, and the decoding of its bytes.

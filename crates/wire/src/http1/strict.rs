@@ -27,7 +27,7 @@ pub(super) enum Verdict {
     Broken(HeadError),
 }
 
-/// Kind of a head.
+/// Kind of message to which a head belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Request,
@@ -139,7 +139,7 @@ impl<'b> Reader<'b> {
         Ok(is_11)
     }
 
-    /// Reads a run of at least one admitted byte, and the one space after it.
+    /// Reads one or more bytes that `admits` accepts, and the single space after them.
     fn word(&mut self, admits: impl Fn(u8) -> bool, rule: HeadRule) -> Result<&'b [u8], Stop> {
         let start = self.at;
         loop {
@@ -261,6 +261,6 @@ impl<'b> Reader<'b> {
 }
 
 fn broken(rule: HeadRule, at: usize) -> Stop {
-    // A head is at most HEAD_BYTES_CAP long.
+    // A head is at most HEAD_BYTES_CAP long, so the offset fits `u32`.
     Stop::Broken(HeadError { rule, at: at as u32 })
 }

@@ -1,9 +1,9 @@
 //! Filter for trailers: which of them are forwarded to the next recipient (RFC 9110 §6.5).
 //!
-//! A field that changes the message's meaning must be known before its content. In a trailer it reaches
-//! recipients that have acted already, and some that merge trailers into the headers: a `Content-Length`,
-//! `Host` or `Set-Cookie` would be smuggled past a recipient that checked the head. Such trailers are
-//! therefore dropped, in requests and in responses.
+//! A field that changes the message's meaning must be known before its content. In a trailer it would reach
+//! recipients that have already acted on the head, or that merge trailers into the headers: a
+//! `Content-Length`, `Host` or `Set-Cookie` would be smuggled past a recipient that checked the head. Such
+//! trailers are therefore dropped, in requests and in responses.
 
 use super::{fields::is_hop_by_hop, head::Headers, known::KnownHeader};
 
@@ -55,7 +55,7 @@ pub fn is_forbidden(name: &str) -> bool {
     }
 }
 
-/// Forbidden trailer fields beside those of [`KnownHeader`].
+/// Forbidden trailer fields that are not in [`KnownHeader`].
 const FORBIDDEN: [&str; 34] = [
     // Routing and client identity.
     "alt-svc",

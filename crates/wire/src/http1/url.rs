@@ -2,7 +2,7 @@
 //!
 //! Only what an HTTP cache needs is supported. A host is letters, digits and `-._~`, or an IPv6 address in
 //! brackets: the percent-encodings and sub-delimiters that RFC 3986 §3.2.2 would allow name no host on the
-//! network, and let one `Host` be read as two.
+//! network, and would allow two readings of one `Host`.
 
 use super::head::TargetForm;
 
@@ -41,7 +41,7 @@ impl<'a> Authority<'a> {
         }
     }
 
-    /// Returns whether both have the same normal form ([`normalise_into`](Self::normalise_into)).
+    /// Returns whether two authorities have the same normal form ([`normalise_into`](Self::normalise_into)).
     fn is_same(&self, other: &Authority<'_>, default_port: u16) -> bool {
         self.host.eq_ignore_ascii_case(other.host)
             && self.port.unwrap_or(default_port) == other.port.unwrap_or(default_port)
@@ -53,13 +53,13 @@ impl<'a> Authority<'a> {
     }
 }
 
-/// Returns whether a request names one host: at most one `Host` field, and none that names another host or
-/// port than an absolute-form target does (RFC 9112 §3.2, §3.2.2). `absolute` is the scheme and the authority
-/// of such a target. A server answers any other request with 400: a proxy before or behind it may have used
-/// the other host.
+/// Returns whether a request is unambiguous about its host: there is at most one `Host` field, and it agrees
+/// with an absolute-form target (RFC 9112 §3.2, §3.2.2). `absolute` is the scheme and the authority of such a
+/// target. A server answers any other request with 400: a proxy before or behind it may have used the other
+/// host.
 ///
-/// Meant for ports whose requests another parser reads; [`parse_request`](super::head::parse_request) checks
-/// the same.
+/// For ports whose requests are not parsed by [`parse_request`](super::head::parse_request), which makes the
+/// same check itself.
 pub fn names_one_host<'h>(
     absolute: Option<(Scheme, &[u8])>,
     mut hosts: impl Iterator<Item = &'h [u8]>,
@@ -74,7 +74,7 @@ pub fn names_one_host<'h>(
     agrees && hosts.next().is_none()
 }
 
-/// Bytes allowed in a host name or IPv4 address.
+/// Lookup table of the bytes allowed in a host name or IPv4 address.
 static NAME_BYTE: [bool; 256] = {
     let mut table = [false; 256];
     let mut b = 0;
@@ -160,7 +160,7 @@ impl<'a> Target<'a> {
     }
 
     /// Parses a target and determines its form; `None` if it has no form that the method allows:
-    /// authority-form is for CONNECT alone, asterisk-form for OPTIONS (RFC 9112 §3.2.1 to §3.2.4).
+    /// authority-form is only for CONNECT, asterisk-form only for OPTIONS (RFC 9112 §3.2.1 to §3.2.4).
     pub fn parse(method: &str, target: &'a str) -> Option<(TargetForm, Self)> {
         let plain = Target { scheme: None, authority: None, path_and_query: target };
         if method == "CONNECT" {

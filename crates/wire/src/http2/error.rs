@@ -19,7 +19,7 @@ impl ErrorCode {
     pub const SETTINGS_TIMEOUT: Self = Self(0x4);
     /// A frame arrived after the stream's end.
     pub const STREAM_CLOSED: Self = Self(0x5);
-    /// A frame does not have the size of its type.
+    /// The size of a frame is invalid for its type.
     pub const FRAME_SIZE_ERROR: Self = Self(0x6);
     /// The stream was not processed: the request may be sent again (RFC 9113 §8.7).
     pub const REFUSED_STREAM: Self = Self(0x7);

@@ -32,6 +32,7 @@ pub mod request;
 pub enum Progress<T> {
     /// A value, and the number of bytes consumed.
     Complete(T, usize),
-    /// The input is incomplete; the number is the total length needed at least, always more than was passed.
+    /// The input is incomplete; the number is the minimum total length needed, always greater than the length
+    /// passed.
     NeedMore(usize),
 }

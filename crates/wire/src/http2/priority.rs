@@ -12,9 +12,9 @@ pub const URGENCY_MAX: u8 = 7;
 /// A request's priority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Priority {
-    /// 0, the most urgent, to 7, the least.
+    /// Urgency, from 0 (most urgent) to 7 (least urgent).
     pub urgency: u8,
-    /// True if the response is useful before it is complete: such responses of one urgency share the
+    /// True if the response is useful before it is complete: such responses of equal urgency share the
     /// connection.
     pub incremental: bool,
 }

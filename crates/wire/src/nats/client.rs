@@ -13,9 +13,9 @@ use super::{
 /// Limits of a server for one connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Greatest length of an operation's arguments, in bytes.
+    /// Maximum length of an operation's arguments, in bytes.
     pub control_line_bytes_max: usize,
-    /// Greatest length of a payload, headers included, in bytes.
+    /// Maximum length of a payload, headers included, in bytes.
     pub payload_bytes_max: usize,
     /// True if the connection uses headers (both sides announced support).
     pub headers: bool,
@@ -69,8 +69,8 @@ pub struct Publish<'a> {
     pub subject: &'a [u8],
     /// Subject for the reply; empty if no reply is wanted.
     pub reply: &'a [u8],
-    /// The sizes as written by the client (leading zeros stay, as in nats-server): `100`, or for HPUB the
-    /// header's and the total's, `12 100` (one blank if `is_canonical`).
+    /// The sizes as the client wrote them, including leading zeros (as in nats-server): `100`, or for HPUB
+    /// the header size and the total size, `12 100` (separated by one blank if `is_canonical`).
     pub sizes: &'a [u8],
     /// For HPUB, length of the header at the beginning of `body`.
     pub header_bytes: Option<usize>,
@@ -78,8 +78,8 @@ pub struct Publish<'a> {
     pub body: &'a [u8],
     /// The control line with its end.
     pub line: &'a [u8],
-    /// True if single spaces separate the words and the line ends in CR LF: the bytes after the subject then
-    /// equal, to the last one, the bytes after the sid in the MSG to a subscriber; see [`Self::tail`].
+    /// True if single spaces separate the words and the line ends in CR LF: the bytes after the subject are
+    /// then identical to the bytes after the sid in the MSG to a subscriber; see [`Self::tail`].
     pub is_canonical: bool,
     /// The whole operation: control line, body, line end.
     pub whole: &'a [u8],
@@ -97,7 +97,7 @@ impl<'a> Publish<'a> {
     }
 }
 
-/// Length of the longest verb and its blank: the most that can precede the arguments.
+/// Length of the longest verb and its blank: the largest possible offset of the arguments.
 const VERB_BYTES_MAX: usize = "CONNECT ".len();
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,7 +114,7 @@ enum Verb {
     Err,
 }
 
-/// The verbs; the flag is true if a blank must follow.
+/// The verbs as sent; the flag is true if a blank must follow the verb.
 const VERBS: [(&[u8], Verb, bool); 10] = [
     (b"PUB", Verb::Pub, true),
     (b"HPUB", Verb::HPub, true),
@@ -137,7 +137,7 @@ pub fn parse<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Progress<ClientOp<'
     let Some((verb, verb_bytes)) = verb(bytes)? else {
         return Ok(Progress::NeedMore(bytes.len() + 1));
     };
-    // Two more bytes for the CR, which does not count, and the LF.
+    // Two bytes are added for CR and LF, which do not count towards the limit.
     let window = bytes.len().min(VERB_BYTES_MAX + limits.control_line_bytes_max + 2);
     let Some(lf) = memchr::memchr(b'\n', &bytes[..window]) else {
         let too_long = bytes.len() - verb_bytes > limits.control_line_bytes_max + 2;
@@ -240,7 +240,7 @@ fn publish<'a>(
         return Err(Rejection::PayloadTooLarge);
     }
     let whole = line.len() + body_bytes + 2;
-    // A wrong end is reported as soon as its byte has arrived.
+    // A wrong line end after the body is reported as soon as its byte has arrived.
     if bytes.get(whole - 2).is_some_and(|&byte| byte != b'\r')
         || bytes.get(whole - 1).is_some_and(|&byte| byte != b'\n')
     {

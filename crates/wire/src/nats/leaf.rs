@@ -5,8 +5,8 @@
 //!        ◀─ INFO, LS+, LS-, LMSG, HMSG, PING, PONG, -ERR ──────────────────────
 //! ```
 //! The protocol is undocumented; nats-server 2.15 is the reference, and the operations have been the same
-//! since 2.2. A message names no subscription: the receiver looks up its own. It is for all of the receiver's
-//! subscribers that are in no group, and for one member of each queue group that it names:
+//! since 2.2. A message names no subscription: the receiver looks up its own. The message goes to all of the
+//! receiver's subscribers that are in no group, and to one member of each queue group that the message names:
 //!
 //! ```text
 //!   LMSG s n        LMSG s reply n        LMSG s | q1 q2 n        LMSG s + reply q1 n      HMSG: h n instead of n
@@ -23,9 +23,9 @@ use super::{
 /// Limits on what one side accepts from the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Greatest length of a line with its end, in bytes. INFO with many addresses is the longest.
+    /// Maximum length of a line with its end, in bytes. INFO with many addresses is the longest.
     pub line_bytes_max: usize,
-    /// Greatest length of a message, headers included, in bytes.
+    /// Maximum length of a message, headers included, in bytes.
     pub payload_bytes_max: usize,
 }
 
@@ -95,7 +95,7 @@ pub struct Message<'a> {
     /// The control line with its end.
     pub line: &'a [u8],
     /// True if the message names no group, single spaces separate its words and the line ends in CR LF: the
-    /// bytes after the subject then equal, to the last one, those in a client's `PUB` or `HPUB`.
+    /// bytes after the subject are then identical to those in a client's `PUB` or `HPUB`.
     pub is_plain: bool,
     /// The whole operation: control line, body, line end.
     pub whole: &'a [u8],
@@ -139,7 +139,7 @@ enum Verb {
     Err,
 }
 
-/// The verbs; the flag is true if a blank must follow.
+/// The verbs as sent; the flag is true if a blank must follow the verb.
 const VERBS: [(&[u8], Verb, bool); 10] = [
     (b"LMSG", Verb::Msg, true),
     (b"HMSG", Verb::HMsg, true),
@@ -268,7 +268,7 @@ fn message<'a>(
         return Err(LeafFault::PayloadTooLarge);
     }
     let whole = line.len() + body_bytes + 2;
-    // A wrong end is reported as soon as its byte has arrived.
+    // A wrong line end after the body is reported as soon as its byte has arrived.
     if bytes.get(whole - 2).is_some_and(|&byte| byte != b'\r')
         || bytes.get(whole - 1).is_some_and(|&byte| byte != b'\n')
     {

@@ -1,6 +1,6 @@
 //! Parser for control lines: words between blanks, and sizes in digits.
 
-/// Greatest number of digits of a size; nats-server refuses longer ones, leading zeros included.
+/// Maximum number of digits of a size; nats-server refuses longer ones, leading zeros included.
 pub(crate) const SIZE_DIGITS_MAX: usize = 9;
 
 /// Splits a control line into words. Blanks are space and tab; a CR within the line is part of a word.

@@ -25,7 +25,7 @@ pub enum Rejection<'a> {
     AuthenticationTimeout,
     /// The server has more connections than `max_connections`.
     ConnectionsExceeded,
-    /// The client's account has more connections than it may have.
+    /// The client's account has more connections than its limit allows.
     AccountConnectionsExceeded,
     /// Two PINGs in a row were not answered.
     StaleConnection,
@@ -37,7 +37,7 @@ pub enum Rejection<'a> {
     InvalidSubject,
     /// The subject of a message is not valid; reported to pedantic clients only.
     InvalidPublishSubject,
-    /// The connection has more subscriptions than it may have.
+    /// The connection has more subscriptions than its limit allows.
     SubscriptionsExceeded,
     /// The user may not publish to the subject.
     PublishDenied {

@@ -5,7 +5,7 @@ use super::{
     line::{size, split, without_end},
 };
 
-/// Greatest length of a server's control line that a client of ours reads, in bytes. INFO with many
+/// Maximum length of a server's control line that our own clients accept, in bytes. INFO with many
 /// `connect_urls` is the longest.
 pub const LINE_BYTES_MAX: usize = 64 * 1024;
 

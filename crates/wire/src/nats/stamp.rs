@@ -15,11 +15,11 @@ pub const SIZE_MIN: usize = 32;
 /// Metadata that a producer writes into a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
-    /// Number of the producer, from 0.
+    /// Number of the producer, counted from 0.
     pub producer: u32,
-    /// Number of the message among those of its producer, from 0.
+    /// Sequence number of the message among its producer's messages, counted from 0.
     pub sequence: u64,
-    /// Intended send time, in nanoseconds on the clock of the run.
+    /// Intended send time, in nanoseconds on the clock of the test run.
     pub intended_ns: u64,
 }
 

@@ -1,5 +1,5 @@
-//! Subjects: tokens separated by dots. A pattern may contain `*` for one token and, as its last, `>` for one
-//! or more.
+//! Subjects: tokens separated by dots. A pattern may contain `*`, which matches one token, and `>` as its
+//! last token, which matches one or more.
 
 /// Splits a subject into tokens. An empty token (`a..b`) becomes an empty slice.
 pub fn tokens(subject: &[u8]) -> impl Iterator<Item = &[u8]> {

@@ -80,7 +80,7 @@ pub fn connect(out: &mut Vec<u8>, json: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends `INFO json CRLF`, with a blank before the line end as nats-server has it.
+/// Appends `INFO json CRLF`, with a blank before the line end as nats-server writes it.
 pub fn info(out: &mut Vec<u8>, json: &[u8]) {
     out.extend_from_slice(b"INFO ");
     out.extend_from_slice(json);

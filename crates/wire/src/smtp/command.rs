@@ -1,10 +1,10 @@
 //! SMTP command parser: one command from one whole line, or the reply that describes the error.
 //!
-//! The grammar is that of RFC 5321, 4.1.2, read once from left to right; values borrowed from the line are
-//! unchanged. Addresses are parsed in `path`, parameters of MAIL and RCPT here. The parser accepts some input
-//! beyond the standard: more than one space between words, spaces before and after the colon of `FROM:` and
-//! `TO:`, and spaces at the end. Parameters for delivery reports (RFC 3461) are accepted and ignored: no
-//! report is ever sent.
+//! The grammar follows RFC 5321, 4.1.2, and the line is read once from left to right; values borrowed from
+//! the line are unchanged. Addresses are parsed in `path`, parameters of MAIL and RCPT here. The parser
+//! accepts some input beyond the standard: more than one space between words, spaces before and after the
+//! colon of `FROM:` and `TO:`, and spaces at the end. Parameters for delivery reports (RFC 3461) are accepted
+//! and ignored: no report is ever sent.
 
 use super::{
     path,
@@ -149,8 +149,9 @@ fn word(text: &str) -> (&str, &str) {
     (&text[..end], text[end..].trim_start_matches(BLANKS))
 }
 
-/// Returns whether a line is a first or later line of an HTTP request's head. Any web page can make a browser
-/// send such a request to any port, followed by lines of the page's choice; no SMTP command has this form.
+/// Returns whether a line may be the first line or a header line of an HTTP request. Any web page can make a
+/// browser send such a request to any port, followed by lines that the page chooses; no SMTP command has this
+/// form.
 #[cold]
 fn is_http(verb: &str, rest: &str) -> bool {
     const METHODS: [&str; 10] =
@@ -195,8 +196,8 @@ fn mail(rest: &str) -> Result<Command<'_>, Reply> {
                 _ if value.eq_ignore_ascii_case("BINARYMIME") => return Err(reply::PARAMETER),
                 _ => return Err(reply::PARAMETER_VALUE),
             },
-            // The sender's identity as the client claims it: the parameter is allowed (RFC 4954, 5), and not
-            // trusted.
+            // AUTH names the sender's identity as the client claims it: the parameter is allowed (RFC 4954,
+            // 5), but not trusted.
             Some(_) if is("AUTH") || is("RET") || is("ENVID") => {}
             None if is("SMTPUTF8") => from.smtputf8 = true,
             None if is("SIZE") || is("BODY") => return Err(reply::PARAMETER_VALUE),

@@ -9,8 +9,8 @@
 //! ```
 //! `Start` is the beginning of a line: after CRLF, or of the data. **Only CRLF.CRLF ends the data.** A lone
 //! CR or LF is an ordinary byte: it neither ends a line nor begins one, so `\n.\n`, `\n.\r\n`, `\r.\r\n` and
-//! the like are text. A relay that sends such bytes on as one mail has sent one mail: no second mail can be
-//! smuggled in after it.
+//! the like are text. A mail that a relay forwards with such bytes therefore remains one mail: no second mail
+//! can be smuggled in.
 
 use memchr::{memchr2, memmem};
 
@@ -41,7 +41,7 @@ pub struct Data {
 /// Result of decoding some bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DataProgress {
-    /// All bytes were consumed, and the mail goes on.
+    /// All bytes were consumed, and the mail is not complete yet.
     All,
     /// The mail ended after this number of bytes.
     Ended(usize),
@@ -122,7 +122,7 @@ fn has_bare_line_end(text: &[u8]) -> bool {
     false
 }
 
-/// A chunk of BDAT: a fixed number of bytes, passed on unchanged.
+/// A chunk of BDAT: a fixed number of bytes, which are forwarded unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Chunk {
     left: u64,

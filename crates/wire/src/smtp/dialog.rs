@@ -18,9 +18,9 @@ pub const FAULTS_MAX: u16 = 50;
 /// Next action of the host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DialogStep<'a> {
-    /// Read more, and pass it with the unconsumed bytes before it.
+    /// Read more bytes, and pass them together with the unconsumed bytes.
     NeedMore,
-    /// Pass the remaining bytes; nothing else is to be done.
+    /// Pass the remaining bytes again; no other action is needed.
     GoOn,
     /// Send the reply.
     Reply(Reply),
@@ -39,7 +39,7 @@ pub enum DialogStep<'a> {
     },
     /// The mail is complete: store it and reply; over LMTP once for each recipient.
     MailEnds,
-    /// A chunk that is not the last is complete.
+    /// A BDAT chunk other than the last is complete.
     ChunkEnds,
     /// A mail in progress is abandoned: discard it, and send the reply.
     Forget(Reply),
@@ -48,7 +48,7 @@ pub enum DialogStep<'a> {
     StartTls,
 }
 
-/// Kind of the next bytes.
+/// Kind of data to which the next bytes belong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Expect {
     Command,
@@ -57,24 +57,24 @@ enum Expect {
         chunk: Chunk,
         last: bool,
     },
-    /// A chunk that was refused: its bytes arrive all the same (RFC 3030, 2).
+    /// A chunk that was refused: its bytes arrive nevertheless (RFC 3030, 2).
     RefusedChunk {
         chunk: Chunk,
         reply: Reply,
     },
-    /// A base64 line, after which `more` further ones follow.
+    /// A base64 line of an AUTH exchange, after which `more` further lines follow.
     Credentials {
         more: u8,
     },
 }
 
-/// Progress of the current mail.
+/// State of the current mail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mail {
     None,
     Sender,
     Recipients,
-    /// Between two chunks.
+    /// Between two BDAT chunks of a mail.
     Chunks,
 }
 
@@ -110,7 +110,7 @@ pub struct Terms {
     pub offers_tls: bool,
     /// True if TLS is on from the start.
     pub tls: bool,
-    /// Size of the largest mail; a chunk that exceeds it is not waited for.
+    /// Maximum size of a mail in bytes; the session is closed when a BDAT command exceeds it.
     pub mail_bytes_max: u64,
 }
 
@@ -165,7 +165,7 @@ impl Dialog {
         self.tls
     }
 
-    /// Returns whether STARTTLS is to be offered now.
+    /// Returns whether STARTTLS should be offered now.
     #[must_use]
     pub fn may_start_tls(&self) -> bool {
         self.offers_tls && !self.tls
@@ -224,7 +224,7 @@ impl Dialog {
         self.chunk_bytes = 0;
     }
 
-    /// Restarts the session after TLS has begun: everything said before is forgotten (RFC 3207, 4.2).
+    /// Restarts the session after TLS has begun: all earlier state is discarded (RFC 3207, 4.2).
     pub fn tls_begun(&mut self) {
         *self = Self::new(Terms {
             lmtp: self.lmtp,
@@ -234,8 +234,8 @@ impl Dialog {
         });
     }
 
-    /// Records that the host refused a command. Returns whether the session must be closed for too many
-    /// faults.
+    /// Records that the host refused a command. Returns whether the session must be closed because of too
+    /// many refused commands.
     pub fn refused(&mut self) -> bool {
         self.faults = self.faults.saturating_add(1);
         self.faults >= FAULTS_MAX
@@ -291,7 +291,7 @@ impl Dialog {
                     Expect::Credentials { more } => self.credentials(line.trim_end(), more),
                     _ => match command::parse(line) {
                         Ok(command) => self.command(command),
-                        // The lines that follow would be chosen by a web page.
+                        // A web page would choose the lines that follow, so the connection is closed.
                         Err(reply::NOT_HTTP) => DialogStep::Close(reply::NOT_HTTP),
                         Err(reply) => self.refuse(reply),
                     },

@@ -6,8 +6,8 @@
 
 use memchr::memchr;
 
-/// Length of the longest line, CRLF included: what RFC 4954, 4 demands for AUTH; RFC 5321, 4.5.3.1 asks for
-/// 512, and more for each extension.
+/// Maximum length of a line, including CRLF: RFC 4954, 4 requires this length for AUTH; RFC 5321, 4.5.3.1
+/// requires 512, and more for each extension.
 pub const LINE_BYTES_MAX: usize = 12_288;
 
 /// Reason why a line is rejected.
@@ -34,7 +34,7 @@ pub enum Line<'a> {
     Refused {
         /// Number of bytes consumed.
         bytes: usize,
-        /// Reason of the rejection.
+        /// Reason for the rejection.
         fault: LineFault,
     },
     /// Part of an overlong line whose end has not arrived; the bytes are discarded.

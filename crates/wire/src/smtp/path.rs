@@ -5,9 +5,9 @@
 //!   <@relay.example,@other.example:ann@example.org> SIZE=7
 //!    └───── source route ─────────┘└─── mailbox ──┘└ rest ┘
 //! ```
-//! RFC 5321, 4.1.2. The mailbox is returned unchanged, quotes included: without them it could mean another
-//! one. A source route is skipped (RFC 5321, 4.1.1.3 and appendix C). The parser accepts two things that the
-//! standard does not: a dot before the `@`, and any `atext` in a domain.
+//! RFC 5321, 4.1.2. The mailbox is returned unchanged, including quotes: without them it could name another
+//! mailbox. A source route is skipped (RFC 5321, 4.1.1.3 and appendix C). The parser accepts two things that
+//! the standard does not: a dot before the `@`, and any `atext` in a domain.
 
 /// Length of the longest path (RFC 5321, 4.5.3.1.3).
 const PATH_BYTES_MAX: usize = 256;
@@ -42,7 +42,7 @@ pub(super) fn read(text: &str) -> Option<(&str, &str)> {
     (end <= PATH_BYTES_MAX).then_some((&mailbox[..end], rest))
 }
 
-/// Parses a number of digits alone, saturating at 64 bits.
+/// Parses a decimal number that consists of digits only, saturating at 64 bits.
 pub(super) fn number(text: &str) -> Option<u64> {
     if text.is_empty() {
         return None;

@@ -7,7 +7,7 @@ pub struct Reply {
     pub code: u16,
     /// Class, subject, detail; `None` where RFC 2034 has none (greeting, EHLO, 3xx).
     pub status: Option<(u8, u8, u8)>,
-    /// Text for people, without line ends.
+    /// Human-readable text, without line ends.
     pub text: &'static str,
 }
 
@@ -91,7 +91,7 @@ pub const AUTH_GIVEN_UP: Reply = Reply::new(501, (5, 7, 0), "Authentication give
 pub const AUTH_NOT_BASE64: Reply = Reply::new(501, (5, 5, 2), "That is not base64");
 /// 504 to a mechanism that is not supported.
 pub const AUTH_MECHANISM: Reply = Reply::new(504, (5, 5, 4), "The mechanisms are PLAIN and LOGIN");
-/// 503 to AUTH after AUTH.
+/// 503 to AUTH in a session that is already authenticated.
 pub const AUTH_AGAIN: Reply = Reply::new(503, (5, 5, 1), "Already authenticated");
 /// 503 to AUTH or STARTTLS between MAIL and the end of the mail.
 pub const IN_TRANSACTION: Reply = Reply::new(503, (5, 5, 1), "Not in a mail transaction");
@@ -111,7 +111,7 @@ pub const MAIL_FIRST: Reply = Reply::new(503, (5, 5, 1), "Say MAIL first");
 pub const RCPT_FIRST: Reply = Reply::new(503, (5, 5, 1), "Say MAIL and RCPT first");
 /// 554 to DATA where every recipient was refused (RFC 5321, 4.2.5).
 pub const NO_RECIPIENTS: Reply = Reply::new(554, (5, 5, 1), "No valid recipients");
-/// 503 to DATA after BDAT, and similar (RFC 3030, 2).
+/// 503 to RCPT or DATA after BDAT has begun the mail (RFC 3030, 2).
 pub const BDAT_BEGUN: Reply = Reply::new(503, (5, 5, 1), "BDAT has begun: go on with BDAT, or RSET");
 /// 503 to STARTTLS where TLS is on.
 pub const TLS_ON: Reply = Reply::new(503, (5, 5, 1), "TLS is on already");

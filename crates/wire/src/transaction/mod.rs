@@ -8,7 +8,7 @@
 //! Numbers are 8 bytes, addresses 4 or 16, all little-endian; times are microseconds since the start. Text is
 //! the sender's bytes, cut at the tag's bound: the code that shows it escapes terminal controls and quotes
 //! ([`show`]). A reader skips tags that it does not know, and rejects bytes that are not a record: the memory
-//! may be another program's.
+//! may belong to another program.
 //!
 //! Records are written within a turn, so nothing here allocates except by growing the caller's buffer.
 
@@ -54,7 +54,7 @@ impl Kind {
 /// Encoding of a tag's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
-    /// Bytes, at most this many.
+    /// Bytes, at most this number of them.
     Text(usize),
     /// A number.
     Number,
@@ -148,7 +148,7 @@ impl Tag {
 
 /// Length of a record before its first tag.
 pub const HEAD_BYTES: usize = 32;
-/// Greatest length of a record: every tag at its full length, and ten recipients.
+/// Maximum length of a record: every tag at its full length, and ten recipients.
 pub const RECORD_BYTES_MAX: usize = 16 * 1024;
 const WORD_BYTES: usize = 8;
 const CUT: u16 = 1 << 15;
@@ -183,7 +183,7 @@ pub fn number(tag: Tag, value: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&number_pair(tag, value));
 }
 
-/// Appends a few numbers with a single capacity check: on the loops' path each check counts.
+/// Appends several numbers with a single capacity check, because this code is on the event loops' hot path.
 #[inline]
 pub fn numbers(values: &[(Tag, u64)], out: &mut Vec<u8>) {
     out.reserve(values.len() * NUMBER_BYTES);
@@ -197,7 +197,7 @@ const NUMBER_BYTES: usize = 3 + WORD_BYTES;
 
 #[inline]
 fn number_pair(tag: Tag, value: u64) -> [u8; NUMBER_BYTES] {
-    // Two overlapping words, written with one store each.
+    // The pair is written as two overlapping words, with one store each.
     let mut pair = [tag as u8 + 1, WORD_BYTES as u8, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     pair[3..].copy_from_slice(&value.to_le_bytes());
     pair

@@ -7,7 +7,7 @@ use super::{CUT, Shape, Tag, text};
 /// Replacement for a secret value.
 const HIDDEN: &[u8] = b"***";
 
-/// Names of parameters whose values are secret, compared without case.
+/// Names of parameters whose values are secret, compared ignoring case.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Secrets(Box<[Box<str>]>);
 

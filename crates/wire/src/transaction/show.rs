@@ -1,7 +1,7 @@
-//! Formats for records: for people, as JSON, as web servers' logs, by a template.
+//! Output formats for records: a readable line, JSON, the log formats of web servers, or a template.
 //!
-//! A client's data cannot leave its field or its line: bytes that are not printable ASCII are escaped, and
-//! JSON output also escapes characters that control a terminal or change the writing direction.
+//! Data from a client cannot break out of its field or line: bytes that are not printable ASCII are escaped,
+//! and JSON output also escapes characters that control a terminal or change the writing direction.
 
 use std::{fmt, io::Write as _};
 
@@ -11,13 +11,13 @@ use crate::filter::Fault;
 /// Output format of records.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Format {
-    /// A line for people, for records of every kind.
+    /// A human-readable line, for records of every kind.
     Line,
     /// A JSON object in each line, with stable names.
     Json,
     /// Apache's common log format: client requests only.
     Common,
-    /// Apache's combined log format: the common one with referer and user agent.
+    /// Apache's combined log format: the common format with referer and user agent.
     Combined,
     /// A template such as `{status} {url}`.
     Template(Template),
@@ -154,7 +154,8 @@ fn put_number(out: &mut Vec<u8>, number: u64) {
     out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
-/// Appends a value for people and templates: seconds, numbers, escaped text; `-` if it is missing.
+/// Appends a value as readable lines and templates show it: seconds, numbers, escaped text; `-` if it is
+/// missing.
 fn value(tag: Tag, value: Option<Value<'_>>, out: &mut Vec<u8>) {
     match value {
         None => shown(None, out),
@@ -275,7 +276,7 @@ fn common(record: &Record<'_>, recent: &mut LineCache, is_combined: bool, out: &
     }
 }
 
-/// Returns the tags that a line for people shows first, without names.
+/// Returns the tags that a human-readable line shows first, without their names.
 fn shown_first(kind: Kind) -> &'static [Tag] {
     match kind {
         Kind::Client => &[Tag::Client, Tag::Method, Tag::Host, Tag::Url, Tag::Status, Tag::Cache],
@@ -285,7 +286,7 @@ fn shown_first(kind: Kind) -> &'static [Tag] {
     }
 }
 
-/// Appends a line for people: time, id and kind, the first tags, then all other tags with their names.
+/// Appends a human-readable line: time, id and kind, the first tags, then all other tags with their names.
 fn line(record: &Record<'_>, out: &mut Vec<u8>) {
     put(out, &Moment(record.began_us));
     out.push(b' ');
@@ -442,7 +443,7 @@ impl fmt::Display for Moment {
 
 struct Date {
     year: u64,
-    /// Month, from 1.
+    /// Month, counted from 1.
     month: u64,
     day: u64,
 }

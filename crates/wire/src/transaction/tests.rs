@@ -142,7 +142,7 @@ fn a26_a_bad_template_says_where() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(unify::cases(256, 20_000)))]
 
-    /// Reading arbitrary bytes does not panic: the memory may be another program's.
+    /// Reading arbitrary bytes does not panic: the memory may belong to another program.
     #[test]
     fn any_bytes_are_a_record_or_none(mut bytes in proptest::collection::vec(any::<u8>(), 0..300), kind in 0..6_u64) {
         if let Some(head) = bytes.first_chunk_mut::<8>() {

@@ -1,5 +1,5 @@
-//! The freshness calculation in words: `lifetime 600 s (max-age) - age 42 s (32 s since its Date + 10 s that
-//! it had then) = fresh for 558 s more`.
+//! The freshness calculation in words, for example `lifetime 600 s (max-age) - age 42 s (32 s since its Date
+//! + 10 s initial age) = fresh for another 558 s`.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -40,7 +40,8 @@ pub(super) fn source(
     found.map(|(_, source)| source)
 }
 
-/// Writes the calculation out. `meta` is as stored; `lifetime_s` is the lifetime that purges have left.
+/// Formats the freshness calculation as text. `meta` is as stored; `lifetime_s` is the lifetime after purges
+/// were applied.
 pub(super) fn sum(meta: &StoredMeta, source: Option<Source>, lifetime_s: u32, now_s: u64) -> String {
     let by = match source {
         None => "decided when it was stored".to_owned(),
@@ -55,8 +56,8 @@ pub(super) fn sum(meta: &StoredMeta, source: Option<Source>, lifetime_s: u32, no
         false => format!(", ended by a purge after {lifetime_s} s"),
     };
     let age_s = meta.age_s(now_s);
-    // The answer's age was 0 at `born_s`. That is before its Date if a cache in front of the origin had
-    // stored it, or the origin was slow.
+    // The answer's age was 0 at `born_s`, which is before its `Date` if a cache in front of the origin had
+    // stored the answer, or the origin was slow.
     let of_it = match (meta.date_s.checked_sub(meta.born_s), now_s.checked_sub(meta.date_s)) {
         (Some(before_s), Some(since_s)) if before_s > 0 => {
             format!(" ({since_s} s since its Date + {before_s} s initial age)")
@@ -71,7 +72,7 @@ pub(super) fn sum(meta: &StoredMeta, source: Option<Source>, lifetime_s: u32, no
     format!("lifetime {} s ({by}){ended} - age {age_s} s{of_it} = {left}", meta.lifetime_s)
 }
 
-/// Returns until when the object may be served stale, and the directive or the option that allows it.
+/// Returns the time until which the object may be served stale, and the directive or option that allows it.
 pub(super) fn stale_deadline(
     facts: Option<&ResponseFacts>,
     meta: &StoredMeta,
@@ -186,7 +187,7 @@ mod tests {
             ("Cache-Control: max-age=5, s-maxage=60", 0, Some(Source::SMaxAge)),
             ("CDN-Cache-Control: max-age=60\nCache-Control: no-store", 0, Some(Source::MaxAge)),
             ("", 60, Some(Source::DefaultTtl)),
-            // The option had another value when the answer was stored.
+            // The default lifetime had another value when the answer was stored.
             ("", 10, None),
             ("Cache-Control: max-age=61", 0, None),
             ("Cache-Control: no-cache", 0, None),

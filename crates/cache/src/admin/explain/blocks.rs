@@ -9,7 +9,8 @@ use crate::{
     request::key,
 };
 
-/// Slices that are looked up, 14 GiB in all; more would hold up the event loop.
+/// Maximum number of slices looked up for one object (14 GiB of content); more lookups would block the event
+/// loop for too long.
 const LOOKED_FOR_MAX: u32 = 32_768;
 
 /// Describes how many of an object's slices are in memory. Runs on the owner's core.

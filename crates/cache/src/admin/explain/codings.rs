@@ -1,4 +1,4 @@
-//! Explanation of the coding in which a request gets a stored object, and why not in another.
+//! Explanation of the content coding in which a stored object is sent, and why another coding is not used.
 
 use engine::store::{Hash, Object, Shard};
 use wire::http1::{
@@ -26,7 +26,7 @@ fn left_alone(core: &Core, object: &Object<'_>, head: &[u8]) -> Option<LeftAlone
 
 const NEGOTIATED: &str = "RFC 9110 §12.5.3";
 
-/// Returns the decision on the coding, its explanation, and the section of the rule.
+/// Returns the decision about the content coding, its explanation, and the section of the rule behind it.
 pub(super) fn of_hit(
     core: &Core,
     shard: &Shard,
@@ -78,7 +78,8 @@ pub(super) fn of_hit(
     }
 }
 
-/// Does the work of [`of_hit`] for an object that the origin sent in a coding that may be undone.
+/// Explains the content coding for an object that the origin sent encoded and that may be decoded (see
+/// [`of_hit`]).
 fn of_decodable(
     core: &Core,
     shard: &Shard,

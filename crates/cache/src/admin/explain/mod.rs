@@ -50,7 +50,7 @@ use crate::{
     states::pipe,
 };
 
-/// Fields of a stored head that decide how it may be used.
+/// Fields of a stored head that affect how the stored answer may be used.
 const TELLING: [&str; 7] =
     ["cache-control", "cdn-cache-control", "expires", "date", "last-modified", "etag", "vary"];
 
@@ -74,7 +74,7 @@ pub(crate) fn ask_from_outside(
     let explained = outside.ask(owner, question).map_err(|CoreBusy| ExplainError::NoAnswer)?;
     let OwnerExplanation { mut explanation, object } = explained;
     if let Some(hash) = object {
-        // A core that does not answer counts as one without a client for this object.
+        // A core that does not answer is treated as if it had recorded no client for this object.
         let noted = |core| outside.ask(core, |reply| Message::LastClient { hash, reply }).ok().flatten();
         let asked = asked((0..cores).filter_map(noted).max_by_key(|asker| asker.at_s));
         // The last step must remain the outcome.
@@ -110,8 +110,8 @@ fn explain(core: &Core, head: &RequestHead<'_, '_>) -> OwnerExplanation {
     let has_body = !matches!(request_framing(head), Ok(Framing::None | Framing::Length(0)));
     let mut key = Vec::new();
     let site = key::of_request(head, &core.sites.table, &mut key);
-    // No client has connected: where the site requires a client certificate, the explanation assumes a client
-    // that has one.
+    // An explanation has no client connection: if the site requires a client certificate, the explanation
+    // assumes that the client has one.
     let is_known = core.sites.rules(site).client_certificates.as_ref().is_some_and(|asks| asks.is_required);
     let keyed = LookupKey { hash: core.store.hash(&key), primary_bytes: key.len(), site, is_known };
     let facts = core.facts(head, has_body, keyed, &key);
@@ -235,8 +235,8 @@ impl Walk<'_> {
         false
     }
 
-    /// Explains what the request says about its visitor (credentials, cookies) and its cache directives, as
-    /// far as later steps depend on it.
+    /// Explains the request's credentials, cookies and cache directives, as far as later steps depend on
+    /// them.
     fn visitor(&mut self) {
         if RequestDirectives::of(&self.head.headers) != self.facts.directives {
             let words = "the request's Cache-Control and Pragma are ignored";
@@ -378,8 +378,8 @@ impl Walk<'_> {
         key::hash_of_variant(address, self.core.store.hash(key))
     }
 
-    /// Returns the fields that would be sent to the origin. No client has connected: the visitor is the
-    /// address named by the request, or this machine.
+    /// Returns the fields that would be sent to the origin. An explanation has no client connection, so the
+    /// visitor's address is the one named in the request, or this machine's.
     fn fields(&self) -> SentFields<'_> {
         let this_machine = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let named = forwarded::client(

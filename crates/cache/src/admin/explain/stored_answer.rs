@@ -195,8 +195,8 @@ impl Walk<'_> {
         self.say("now", "hit", words, section);
     }
 
-    /// Explains the handling of a request that the store does not answer. `asked` is the stored object that
-    /// the origin is asked to revalidate.
+    /// Explains how a request is handled that the store cannot answer. `asked` is the stored object that the
+    /// origin is asked to revalidate.
     pub(super) fn missed(&mut self, shard: &Shard, primary: &[u8], asked: Option<&StoredObject<'_>>) {
         let origin = self.origin();
         let note = hit_for_miss::peek(self.core, shard, primary, (&self.facts, &self.fields()), self.now_s);

@@ -1,5 +1,5 @@
-//! A client's HTTP/1 connection as the target of answers and the source of bodies: its socket and its time
-//! limits.
+//! A client's HTTP/1 connection, to which answers are sent and from which request bodies are read: its socket
+//! and its time limits.
 
 use std::{
     future::poll_fn,
@@ -29,8 +29,8 @@ use crate::{
     states::pipe::Duplex,
 };
 
-/// Bytes that a client may send ahead while it is being answered; its FIN is found behind them. The departure
-/// of a client that sends more is noticed only when it resets the connection.
+/// Maximum number of bytes that a client may send while it is being answered; a FIN behind them is noticed.
+/// If a client sends more, its departure is noticed only when it resets the connection.
 const AHEAD_BYTES_MAX: usize = 4 << 10;
 
 /// A client's HTTP/1 connection: its socket, its time limits, and its received bytes.
@@ -41,10 +41,9 @@ pub(in crate::client) struct Client {
     /// Bytes that the transport has accepted.
     pub(in crate::client) sent_bytes: u64,
     pub(in crate::client) taking: SendRate,
-    /// Bytes received and not answered: the beginning of a head, or requests behind the one that is being
-    /// answered.
+    /// Bytes received and not yet answered: the beginning of a head, or requests that follow the current one.
     pub(in crate::client) pending: Vec<u8>,
-    /// Charge for `pending`, if bytes of it arrived while an answer was under way.
+    /// Charge for bytes of `pending` that arrived while an answer was being sent.
     ahead: ClientMemoryGuard,
     /// True once the client has closed its sending half.
     is_ended: bool,
@@ -162,13 +161,13 @@ impl Duplex for PipeEnd<'_> {
     }
 }
 
-/// Reason why nothing more is read from a client that is being answered.
+/// Reason why reading from a client stops while the client is being answered.
 enum Ahead {
     /// The client has closed its sending half.
     End,
     /// The connection is broken, or there is no memory for the received bytes.
     Reset,
-    /// The client has sent as many bytes ahead as are kept ([`AHEAD_BYTES_MAX`]).
+    /// The client has sent the maximum number of bytes ahead ([`AHEAD_BYTES_MAX`]).
     Full,
 }
 
@@ -187,7 +186,7 @@ impl Client {
         }
     }
 
-    /// Reads and keeps the bytes that the client sends while it is being answered; its FIN is found behind
+    /// Reads and keeps the bytes that the client sends while it is being answered, and notices a FIN behind
     /// them.
     fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Poll<Ahead> {
         while self.pending.len() < AHEAD_BYTES_MAX {
@@ -207,7 +206,7 @@ impl Client {
         Poll::Ready(Ahead::Full)
     }
 
-    /// Ends an exchange: the bytes received meanwhile are parsed next and no longer charged as sent ahead.
+    /// Ends an exchange. Bytes received during the exchange are parsed next and are no longer charged.
     pub(in crate::client) fn end_exchange(&mut self) {
         self.ends_at_fin = false;
         self.ahead.resize(0);
@@ -246,13 +245,13 @@ impl Client {
         }
     }
 
-    /// Returns the reason why the client is not waited for any longer.
+    /// Returns the reason why the connection no longer waits for the client.
     fn too_slow(&self) -> SinkError {
         if self.taking.is_over(clock::monotonic_ms()) { SinkError::Slow } else { SinkError::Stalled }
     }
 
-    /// Appends more of a request's body to `into`, or to `pending` if that is `None`: at most `bytes_max`, or one
-    /// longer TLS record. `Ok(0)` is the end of the stream.
+    /// Appends more of a request's body to `into`, or to `pending` if `into` is `None`: at most `bytes_max`
+    /// bytes, or one TLS record if that is longer. `Ok(0)` is the end of the stream.
     pub(in crate::client) async fn append_body(
         &mut self,
         into: Option<&mut Vec<u8>>,

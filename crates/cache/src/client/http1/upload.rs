@@ -47,7 +47,7 @@ struct Body {
 /// The rest of a request's body when the answer begins.
 pub(super) struct Rest {
     body: Body,
-    /// Way to an origin that accepts the rest while it answers.
+    /// Forwarding of the rest to an origin that still accepts it while it answers.
     onward: Option<Box<Onward>>,
 }
 
@@ -58,8 +58,8 @@ impl Rest {
         !self.body.decoder.is_done()
     }
 
-    /// Makes the client the sink of an answer while the rest of the request goes on to the origin. Returns
-    /// `None` if nothing goes on.
+    /// Makes the client the sink of an answer while the rest of the request is forwarded to the origin.
+    /// Returns `None` if nothing is left to forward.
     pub(super) fn through(self, client: &mut Client) -> Option<Through<'_>> {
         let Self { body, onward } = self;
         Some(Through { client, body, onward: onward? })
@@ -126,7 +126,7 @@ impl Downstream for Upload<'_> {
             body.pace.check()?;
             // Reads straight into the target if no byte needs to be parsed.
             let raw = if client.pending.is_empty() { body.decoder.raw_max() } else { 0 };
-            // The pending bytes are never more than one read of the connection takes.
+            // `pending` never holds more than one read of the connection.
             let bytes_max = READ_BYTES - client.pending.len().min(READ_BYTES - 1);
             let before = into.len();
             let target = (raw > 0).then_some(&mut *into);
@@ -168,15 +168,15 @@ impl Downstream for Upload<'_> {
     }
 }
 
-/// A client that is answered while the rest of its request goes on to the origin. Whenever the answer waits,
-/// for the client or for the origin, more of the request is sent on.
+/// A client that is answered while the rest of its request is forwarded to the origin. Whenever sending the
+/// answer has to wait, for the client or for the origin, more of the request is forwarded.
 pub(super) struct Through<'c> {
     client: &'c mut Client,
     body: Body,
     onward: Box<Onward>,
 }
 
-/// A client and the state of its body, as the source of the bytes that are sent on to the origin.
+/// A client and the state of its body, as the source of the bytes that are forwarded to the origin.
 struct Source<'t> {
     client: &'t mut Client,
     body: &'t mut Body,
@@ -212,7 +212,7 @@ impl Through<'_> {
         !self.body.decoder.is_done()
     }
 
-    /// Sends the body's bytes on as they arrive; ready when nothing more is to be sent.
+    /// Forwards the body's bytes as they arrive; ready when nothing is left to forward.
     fn poll_onward(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SinkError>> {
         let Self { client, body, onward } = self;
         onward.poll(cx, &mut Source { client, body }).map_err(|_| SinkError::Closed)

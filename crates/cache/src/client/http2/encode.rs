@@ -16,8 +16,8 @@ pub(super) fn append_head(text: &[u8], out: &mut Vec<u8>) {
     append_lines(lines, out);
 }
 
-/// Appends the head that opens a WebSocket: 2xx has the meaning of 101 in HTTP/1, and `Sec-WebSocket-Accept`
-/// is dropped because HTTP/2 has no key to prove (RFC 8441 §5).
+/// Appends the head that opens a WebSocket: 2xx has the meaning that 101 has in HTTP/1, and
+/// `Sec-WebSocket-Accept` is dropped because HTTP/2 does not use it (RFC 8441 §5).
 pub(super) fn append_opened(text: &[u8], out: &mut Vec<u8>) {
     hpack::status(out, 200);
     let lines = memchr::memchr(b'\n', text).map_or(&[][..], |end| &text[end + 1..]);
@@ -49,8 +49,8 @@ pub(super) fn append_lines(lines: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Returns whether a field is forbidden in HTTP/2 responses (RFC 9113 §8.2.2). Such fields of origins are
-/// never passed on anyway.
+/// Returns whether a field is forbidden in HTTP/2 responses (RFC 9113 §8.2.2). An origin's fields of this
+/// kind are removed before.
 fn is_of_connection(name: &[u8]) -> bool {
     let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
     match name.len() {

@@ -8,11 +8,11 @@ use wire::http2::{
     frame::{self, HEADER_BYTES},
 };
 
-/// Frames that one write sends: their headers, their content and the pending output fill the parts that a
-/// write accepts.
+/// Maximum number of frames in one write: their headers and content together with the pending output fill the
+/// parts that a write accepts.
 const FRAMES_AT_ONCE: usize = 7;
-/// Maximum number of parts: those of the caller, cut at the frames' ends, the headers, and the pending
-/// output.
+/// Maximum number of parts in one write: the caller's parts, split where frames end, the frame headers, and
+/// the pending output.
 const PARTS_MAX: usize = 1 + 16 + 3 * FRAMES_AT_ONCE;
 
 /// Division of content into frames.
@@ -62,7 +62,7 @@ impl Frames {
         Self { count, ..*self }
     }
 
-    /// Returns these frames and the next of `of`, if there is one.
+    /// Returns these frames plus the next frame of `of`, if there is one.
     pub(super) fn and_next(&self, of: &Self) -> Self {
         Self { count: (self.count + 1).min(of.count), ..*of }
     }
@@ -89,7 +89,7 @@ pub(super) struct List<'p> {
 }
 
 impl<'p> List<'p> {
-    /// Lists the pending output and then the frames: each header, and its bytes of `content`.
+    /// Lists the pending output, and then each frame as its header and its bytes of `content`.
     pub(super) fn new(
         waited: &'p [u8],
         headers: &'p [[u8; HEADER_BYTES]],
@@ -128,7 +128,7 @@ impl<'p> List<'p> {
         &self.parts[..self.used]
     }
 
-    /// Copies a range of the bytes.
+    /// Copies a range of the listed bytes.
     pub(super) fn copy(&self, range: Range<usize>) -> Vec<u8> {
         let mut copy = Vec::with_capacity(range.len());
         let mut at = 0;
@@ -198,7 +198,7 @@ mod tests {
             let begun = frames.begun(sent.saturating_sub(waited.len()));
             let end = waited.len() + begun.framed_bytes();
             // All sent bytes belong to the pending output or to frames that have begun, and at most the last
-            // of these is unfinished.
+            // of these frames is incomplete.
             prop_assert!(end >= sent);
             prop_assert!(end - sent <= FRAME_BYTES + HEADER_BYTES || sent <= waited.len());
             prop_assert_eq!(&list.copy(sent..end)[..], &whole[sent..end]);

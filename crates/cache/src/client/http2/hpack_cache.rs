@@ -1,9 +1,9 @@
 //! Field blocks of answers, with a cache of recently encoded heads.
 //!
-//! Two heads of the same object differ only by their age, in seconds. So a head that is requested a thousand
-//! times a second is encoded once a second instead of a thousand times, which would be a third of a hit's
-//! cost (`docs/decisions/047-edge-figures.md`). The encoding depends only on the text, so the text is the
-//! key.
+//! Two heads of the same object differ only in their `Age`, in seconds. So a head that is requested a
+//! thousand times per second is encoded once per second instead of a thousand times, which would be a third
+//! of a hit's cost (`docs/decisions/047-edge-figures.md`). The encoding depends only on the text, so the text
+//! is the key.
 //!
 //! *Memory:* [`PLACES`] slots of about a kilobyte in the thread's scratch; a new head replaces the one in its
 //! slot. *Twin:* [`encode::append_head`], with which the tests compare the cache.
@@ -12,9 +12,9 @@ use engine::store::Hash;
 
 use super::encode;
 
-/// Slots of the cache: few, so that they stay in the processor's cache.
+/// Number of slots of the cache; a small number, so that they stay in the processor's cache.
 const PLACES: usize = 64;
-/// Maximum length of a text that is cached; the next constant is that of its field block.
+/// Maximum length of a head's text for the cache; `BLOCK_BYTES_MAX` is the maximum length of its field block.
 const TEXT_BYTES_MAX: usize = 640;
 const BLOCK_BYTES_MAX: usize = 512;
 
@@ -59,7 +59,8 @@ impl HpackBlockCache {
 
     /// Returns the field block of a head. `text` is a status line and field lines.
     pub(super) fn of_head(&mut self, text: &[u8]) -> &[u8] {
-        // A client that makes two heads share a slot gains nothing: they are encoded as without the cache.
+        // A client that makes two heads share a slot gains nothing: they are only encoded each time, as if
+        // there were no cache.
         let place = Hash::seeded(text, 0).word() as usize % PLACES;
         let lately = &mut self.lately[place];
         // No field block is empty, so an empty block marks an empty slot.
@@ -100,7 +101,7 @@ mod tests {
     }
 
     proptest! {
-        /// A field block from the cache equals the encoder's, whatever heads and slots came before.
+        /// A field block from the cache equals the encoder's output for any sequence of heads and slots.
         #[test]
         fn what_is_remembered_is_what_is_encoded(
             asked in prop::collection::vec((0_usize..90, 0_usize..4), 1..300),

@@ -1,19 +1,19 @@
-//! A client's HTTP/2 connection as its streams share it: the socket, the pending output, and the streams'
+//! A client's HTTP/2 connection, shared by its streams: the socket, the pending output, and the streams'
 //! wakers.
 //!
 //! ```text
-//!   a stream's task ── send_content ─▶ frames ─▶ socket            took part of a frame: the rest waits in `out`
+//!   a stream's task ── send_content ─▶ frames ─▶ socket            accepted part of a frame: the rest waits in `out`
 //!                         │ no window, no room
 //!                         ▼
 //!                   its waker is kept ◀── the connection's task: the socket has room, a window has opened
 //! ```
-//! One stream is woken at a time: the most urgent that has something to send and a window for it (RFC 9218).
-//! A stream that has sent something, or cannot, wakes the next.
+//! One stream is woken at a time: the most urgent one that has something to send and a window for it (RFC
+//! 9218). A stream that has sent something, or cannot send, wakes the next.
 //!
 //! *Bounds:* `out` holds the answers of one turn and the rest of a frame; while it is not empty, nothing is
 //! read and no stream sends. Its bytes count towards the [budget](crate::client::limits::client_budget) for
-//! memory held for clients, and so do the bytes of request bodies that wait for their origin, at most a
-//! window for each connection.
+//! memory held for clients, and so do the bytes of request bodies that wait for their origin, at most one
+//! window per connection.
 
 use std::{io, task::Waker};
 
@@ -48,9 +48,9 @@ use crate::{
 
 /// Maximum content of one frame: the size that every client accepts (RFC 9113 §4.2).
 const FRAME_BYTES: usize = 16 << 10;
-/// Maximum content of one frame under TLS: with its header it is one record.
+/// Maximum content of one frame under TLS: with its header the frame fits into one TLS record.
 const FRAME_BYTES_SECURED: usize = RECORD_CONTENT_BYTES_MAX - HEADER_BYTES;
-/// Minimum for the bound on a field section's size: the size of a dynamic table.
+/// Lower limit for the maximum size of a field section: the size of an HPACK dynamic table.
 const SECTION_BYTES_MIN: usize = 4096;
 
 /// Buffers of a thread for HTTP/2.
@@ -61,9 +61,9 @@ pub(crate) struct Scratch {
     pub(super) head: HeadRoom,
     /// An answer's head as text, and its content if it is small.
     pub(super) text: Vec<u8>,
-    /// Encoder and cache of field blocks.
+    /// Encoder of field blocks, with its cache.
     pub(super) blocks: HpackBlockCache,
-    /// Output of a turn.
+    /// Output of a turn, until it is written.
     pub(super) out: Vec<u8>,
 }
 
@@ -104,7 +104,7 @@ impl Number {
 
 #[cfg(test)]
 impl Number {
-    /// The number of no connection.
+    /// Placeholder number that belongs to no connection.
     pub(super) const NOBODY: Self = Self { place: usize::MAX, serial: 0 };
 }
 
@@ -165,14 +165,13 @@ pub(super) struct Multiplex {
     pub(super) requests: usize,
     /// Streams in order of their numbers.
     pub(super) streams: Vec<Stream>,
-    /// Bytes of request content that wait, of all streams.
+    /// Bytes of request content that wait to be read, over all streams.
     pub(super) content_bytes: usize,
     /// Received bytes that do not form whole frames.
     pub(super) pending: Vec<u8>,
-    /// True if `pending` may hold whole frames after all.
+    /// True if `pending` may contain whole frames, because the last turn stopped before it had parsed them.
     pub(super) unexamined: bool,
-    /// Time at which the frame or field block that is under way began, in milliseconds of the monotonic
-    /// clock.
+    /// Start of the frame or field block that is arriving, in milliseconds of the monotonic clock.
     pub(super) frame_since_ms: Option<u64>,
     /// Waker of the connection's task.
     pub(super) waker: Option<Waker>,
@@ -212,7 +211,7 @@ impl Multiplex {
         }
     }
 
-    /// Keeps the rest of a turn's frames.
+    /// Keeps the output of a turn that the socket did not accept.
     pub(super) fn keep(&mut self, rest: Vec<u8>) {
         (self.out, self.out_at) = (rest, 0);
     }
@@ -282,7 +281,7 @@ impl Multiplex {
         with_core(|core| core.add(Counter::BytesSent, bytes as u64));
     }
 
-    /// Updates the count of memory held for the client.
+    /// Updates the charge for the memory held for the client.
     pub(super) fn hold(&mut self) -> Result<(), SinkError> {
         let bytes = self.unwritten() + self.content_bytes + self.pending.len();
         if self.held.resize(bytes) { Ok(()) } else { Err(SinkError::Closed) }
@@ -305,7 +304,7 @@ impl Multiplex {
     }
 
     /// Sends as much of `parts` on a stream as its windows and the socket accept now. Returns the number of
-    /// bytes. `is_last`: the stream's content ends with them.
+    /// bytes. `is_last` means that the stream's content ends with `parts`.
     pub(super) fn send_content(
         &mut self,
         stream: u32,
@@ -343,17 +342,18 @@ impl Multiplex {
         let mut begun = frames.begun(sent.saturating_sub(waited.len()));
         let is_between = waited.len() + begun.framed_bytes() == sent;
         if is_between && begun != frames && self.transport.is_flushed() {
-            // The next frame is included, so that the connection waits for the socket with output at hand.
+            // The next frame is added, so that some output is pending and the connection waits for the
+            // socket.
             begun = begun.and_next(&frames);
         }
         for (place, bytes) in begun.lengths().iter().enumerate() {
             let is_end = ends && place + 1 == frames.lengths().len();
             self.wire.sends_data(stream, *bytes, is_end);
         }
-        // A frame that has begun must end before any other, so the rest of it is kept here.
+        // A frame that has begun must be completed before any other frame is sent, so its rest is kept here.
         let rest = list.copy(sent..waited.len() + begun.framed_bytes());
         self.is_blocked = !rest.is_empty() || !self.transport.is_flushed();
-        // Within a turn `out` is the thread's buffer.
+        // During a turn `out` is the thread's buffer.
         out.clear();
         out.extend_from_slice(&rest);
         (self.out, self.out_at) = (out, 0);

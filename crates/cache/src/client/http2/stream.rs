@@ -1,8 +1,8 @@
-//! A request on an HTTP/2 stream, and its answer: from the store's memory within the turn, otherwise by a
-//! task of its own.
+//! A request on an HTTP/2 stream and its answer, given from the store's memory within the turn, otherwise by
+//! a separate task.
 //!
 //! ```text
-//!   answer ── a hit ─▶ begin: head, small content ─▶ `out`          content that does not leave at once ─▶ task: finish
+//!   answer ── a hit ─▶ begin: head, small content ─▶ `out`          content that is not accepted at once ─▶ task: finish
 //!      └── not a hit ─▶ task: respond (the states) ─▶ begin ─▶ finish
 //! ```
 //! *Bounds:* the tasks of a core (as many as it may have connections) and the bytes of the heads that they
@@ -69,7 +69,8 @@ pub(super) struct StreamContext {
     pub(super) peer: Peer,
     /// True if the request ends with its head.
     pub(super) is_whole: bool,
-    /// True for an extended CONNECT (RFC 8441), for which 2xx would mean that the other protocol is spoken.
+    /// True for an extended CONNECT (RFC 8441), for which 2xx would mean that the connection switches to the
+    /// other protocol.
     pub(super) is_connect: bool,
 }
 
@@ -88,7 +89,7 @@ pub(super) struct Buffers<'s> {
 }
 
 /// Answers a request, already rendered as an HTTP/1 head, from memory, or spawns a task for it. Returns the
-/// request if its answer is to be refreshed in the background.
+/// request if its answer must be refreshed in the background.
 pub(super) fn answer(
     core: &Core,
     turn: &EpochGuard<'_>,
@@ -175,7 +176,7 @@ pub(super) fn answer(
     }
 }
 
-/// Returns the fault for which a request is refused before any lookup.
+/// Returns the fault if a request must be refused before any lookup.
 fn forbidden(
     core: &Core,
     multiplex: &Multiplex,
@@ -327,7 +328,8 @@ impl TrySend for Direct<'_> {
 }
 
 /// Spawns the task that answers a stream, or refuses the stream if its client may have no more tasks.
-/// `is_whole`: the request ends with its head. `head_bytes`: the size of a head that is kept meanwhile.
+/// `is_whole` means that the request ends with its head; `head_bytes` is the size of a head that is kept
+/// while the task runs.
 fn spawn(
     core: &Core,
     multiplex: &mut Multiplex,
@@ -358,8 +360,7 @@ fn spawn(
     });
 }
 
-/// Resets a stream because its client has more streams than other clients, which need room. The client may
-/// retry.
+/// Resets a stream because other clients need room and its client has the most streams. The client may retry.
 fn give_way(number: Number, stream: u32) {
     with(number, |core, multiplex| {
         core.count(Counter::StreamsRefused);
@@ -450,13 +451,13 @@ impl Duplex for StreamBody {
     }
 }
 
-/// Takes the way to the origin for the rest of a request whose answer has begun. Boxed, because this is rare.
+/// Takes the forwarder of the rest of a request whose answer has begun. Boxed, because this is rare.
 fn through(mut upload: Upload) -> Option<Box<(Upload, Box<Onward>)>> {
     let onward = upload.onward.take()?;
     Some(Box::new((upload, onward)))
 }
 
-/// Sends the rest of an answer, while the rest of the request goes on.
+/// Sends the rest of an answer, while the rest of the request is forwarded to the origin.
 async fn finish(number: Number, stream: u32, unsent: Unsent, through: Option<Box<(Upload, Box<Onward>)>>) {
     let Unsent { prefix, rest, left, sent_bytes, draft } = unsent;
     let mut sending = StreamBody { number, stream, left, sent_bytes, through };
@@ -475,7 +476,7 @@ fn leave(number: Number, stream: u32, is_sent: bool) {
             let header = multiplex.wire.data_header(stream, 0, true);
             multiplex.out.extend_from_slice(&header);
         }
-        // The client need not send content of the request that is no longer read (RFC 9113 §8.1).
+        // RFC 9113 §8.1: the client is told to stop sending content that is no longer read.
         if multiplex.stream(stream).is_some_and(|stream| !stream.is_whole) {
             multiplex.wire.reset(stream, ErrorCode::NO_ERROR, &mut multiplex.out);
         }
@@ -489,16 +490,16 @@ fn leave(number: Number, stream: u32, is_sent: bool) {
 struct StreamBody {
     number: Number,
     stream: u32,
-    /// Remaining bytes of content, if known and if nothing follows them.
+    /// Remaining bytes of content, if their number is known and nothing follows them.
     left: Option<u64>,
     /// Bytes of head and content that have been sent.
     sent_bytes: u64,
-    /// The rest of the request, which is sent to the origin whenever the answer waits.
+    /// The rest of the request, which is forwarded to the origin whenever the answer has to wait.
     through: Option<Box<(Upload, Box<Onward>)>>,
 }
 
 impl StreamBody {
-    /// Sends the request's bytes on as they arrive; ready when nothing more is to be sent.
+    /// Forwards the request's bytes as they arrive; ready when nothing is left to forward.
     fn poll_onward(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SinkError>> {
         match self.through.as_deref_mut() {
             Some((upload, onward)) => onward.poll(cx, upload).map_err(|_| SinkError::Closed),
@@ -506,7 +507,7 @@ impl StreamBody {
         }
     }
 
-    /// Registers the task to be woken when there may be room.
+    /// Registers the task's waker, to be woken when there may be room.
     fn wait_for_room(&self, cx: &Context<'_>) -> Poll<Result<usize, SinkError>> {
         let waiting = with(self.number, |_, multiplex| {
             multiplex.stream(self.stream)?.sending = Some(cx.waker().clone());

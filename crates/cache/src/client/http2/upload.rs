@@ -1,5 +1,5 @@
-//! Content of a request on an HTTP/2 stream. Content that arrives before the task reads it waits in the
-//! connection's memory, at most a window of it; reading opens the window again.
+//! Content of a request on an HTTP/2 stream. Content that the task has not read yet waits in the connection's
+//! memory, at most one flow-control window; reading it opens the window again.
 
 use std::{
     future::poll_fn,
@@ -26,7 +26,7 @@ pub(super) struct Upload {
     pace: BodyRate,
     wants_continue: bool,
     trailers: Vec<u8>,
-    /// Way to the origin for the content that is left when the answer has begun.
+    /// Forwarding of the remaining content to the origin after the answer has begun.
     pub(super) onward: Option<Box<Onward>>,
 }
 

@@ -1,8 +1,9 @@
-//! Limits on the size and pace of a request's body.
+//! Limits on the size and rate of a request's body.
 //!
-//! Bounds: `request_body_bytes_max` bytes, by site; a pause of `request_head_time_max` between two bytes; and
-//! an average of at least `request_body_rate_min` bytes a second once `request_body_time_grace` has passed.
-//! Without the last, a byte now and then would hold a connection to the origin for ever.
+//! Bounds: at most `request_body_bytes_max` bytes, configurable per site; a pause of at most
+//! `request_head_time_max` between two bytes; and an average of at least `request_body_rate_min` bytes per
+//! second once `request_body_time_grace` has passed. Without a minimum rate, a client that sends a byte now
+//! and then could hold a connection to the origin for ever.
 
 use std::time::{Duration, Instant};
 
@@ -16,11 +17,11 @@ use crate::{
     request::Request,
 };
 
-/// Minimum rate of a frame, in bytes a second, even if bodies may be slower: a frame is processed only when
-/// it is complete.
+/// Minimum rate of a frame in bytes per second, even if bodies may be slower, because a frame is processed
+/// only when it is complete.
 const FRAME_RATE_MIN: u64 = 128;
 
-/// Size and pace of one body.
+/// Size and rate of one body.
 pub(crate) struct BodyRate {
     bytes: u64,
     bytes_max: u64,
@@ -74,8 +75,8 @@ impl BodyRate {
     }
 }
 
-/// Returns the maximum time for a frame with `bytes` bytes of a body: the time of the slowest accepted body,
-/// and a pause.
+/// Returns the maximum time for a frame with `bytes` bytes of a body: the time that the slowest accepted body
+/// takes for them, plus one pause.
 pub(crate) fn frame_time_max(pause_max: Duration, rate_min: u64, bytes: usize) -> Duration {
     pause_max + Duration::from_secs(bytes as u64 / rate_min.max(FRAME_RATE_MIN))
 }

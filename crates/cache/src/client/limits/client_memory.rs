@@ -1,4 +1,4 @@
-//! Memory held for clients on all cores, by kind, and each core's part of it: answers that are not read
+//! Memory held for clients on all cores, by kind, and the share of each core: answers that are not read
 //! ([`client_budget`](crate::client::limits::client_budget)), connections
 //! ([`accept`](crate::client::accept)), requests' heads
 //! ([`request_tasks`](crate::client::limits::request_tasks)).
@@ -13,7 +13,7 @@ use engine::{
 
 use crate::config::Limits;
 
-/// Common parts of the memory held for clients on all cores, by kind.
+/// Memory held for clients that all cores share, by kind.
 pub(crate) struct ClientMemory {
     answers: Arc<CommonPart>,
     connections: Arc<CommonPart>,
@@ -22,7 +22,7 @@ pub(crate) struct ClientMemory {
 }
 
 impl ClientMemory {
-    /// Creates the common parts, with nothing used.
+    /// Creates the shared amounts, with nothing used.
     pub(crate) fn new(budget: Option<&Arc<ClientBudget>>, cores: usize) -> Self {
         let common = || CommonPart::within(budget);
         Self { answers: common(), connections: common(), heads: common(), cores }

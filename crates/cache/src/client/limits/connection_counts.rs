@@ -19,7 +19,7 @@ use crate::{
     config::Limits,
 };
 
-/// Slots of the table; with 10,000 addresses about one in seven shares its slot.
+/// Number of slots of the table; with 10,000 addresses about one in seven shares its slot.
 const PLACES: usize = 64 * 1024;
 
 /// Numbers of connections, by address and by network.
@@ -46,13 +46,13 @@ impl ConnectionCounts {
         })
     }
 
-    /// Returns whether two configurations have the same connection limits.
+    /// Returns whether the connection limits of two configurations are the same.
     pub(crate) fn is_same(one: &Limits, other: &Limits) -> bool {
         let of = |limits: &Limits| (limits.connections_per_client_max, limits.connections_per_network_max);
         of(one) == of(other)
     }
 
-    /// Counts one more connection. Returns an error if the client, or its network, already has its share.
+    /// Counts one more connection. Returns an error if the client or its network already has its maximum.
     pub(crate) fn admit(self: &Arc<Self>, client: IpAddr) -> Result<ConnectionSlot, TooMany> {
         let of_address = self.of_addresses.take(client).map_err(|()| TooMany::Address)?;
         let mut held = ConnectionSlot { clients: Arc::clone(self), of_address, of_network: None };
@@ -73,7 +73,7 @@ impl Drop for ConnectionSlot {
 struct Counts {
     /// Counts by slot; empty if there is no limit.
     counts: Box<[AtomicU32]>,
-    /// Seeded, so that no client can aim at another's slot.
+    /// Random seed, so that no client can aim at another's slot.
     seed: RandomState,
     most: u32,
 }

@@ -1,10 +1,10 @@
-//! Budgets for the requests of crawlers and strangers that cost an origin; visitors' requests are not
-//! limited.
+//! Budgets for requests of crawlers and of clients without cookies, if a request costs the origin something;
+//! visitors' requests are not limited.
 //!
-//! A hit costs the origin nothing and is not counted here. A request that is not stored does cost it, and a
-//! crawl from thousands of addresses overloads it even if no single address asks too often. So requests that
-//! look like a crawler's share one budget, and requests without a cookie share another. Beyond the budget
-//! they get a stored answer, stale if that is allowed, or 429.
+//! A hit costs the origin nothing and is not counted here. A request that is not stored does, and a crawl
+//! from thousands of addresses overloads the origin even if no single address sends many requests. So
+//! requests that look like a crawler's share one budget, and requests without a cookie share another. Beyond
+//! the budget they get a stored answer, stale if that is allowed, or 429.
 
 use std::{
     net::IpAddr,
@@ -71,7 +71,7 @@ fn class(rules: &CrawlerRules, head: &RequestHead<'_, '_>, address: IpAddr) -> C
     if head.headers.has(KnownHeader::Cookie) { Class::Visitor } else { Class::Stranger }
 }
 
-/// Returns whether a `User-Agent` is a crawler's: it contains a known name, or is empty.
+/// Returns whether a `User-Agent` belongs to a crawler: it contains a known name, or is empty.
 fn is_crawlers(agent: &[u8], agents: &[Box<str>]) -> bool {
     // No real name is longer; the bound limits the cost of the comparison.
     let agent = &agent[..agent.len().min(512)];
@@ -81,8 +81,8 @@ fn is_crawlers(agent: &[u8], agents: &[Box<str>]) -> bool {
     agent.is_empty() || agents.iter().any(|part| has(part))
 }
 
-/// Spent part of a budget: the time at which all admitted requests would have been due (see
-/// [`rates`](crate::client::limits::rates)).
+/// Usage of a budget, kept as the time at which all requests admitted so far would be due at the allowed rate
+/// (see [`rates`](crate::client::limits::rates)).
 #[derive(Debug)]
 struct Spent {
     due_us: AtomicU64,
@@ -90,7 +90,7 @@ struct Spent {
     each_us: Option<u64>,
 }
 
-/// Burst: the requests of this much time may come at once.
+/// Length of a burst: the requests allowed in this time may all come at once.
 const BURST_US: u64 = 1_000_000;
 
 impl Spent {

@@ -1,16 +1,16 @@
 //! Request rates of each address and each network, over all cores and connections, if a limit is set.
 //!
 //! ```text
-//!  address ─hash─▶ four words of the table ─▶ its own (by 16 bits of the hash), or the one that is out of date
-//!                                                └ the time at which all requests of the address would have been due
+//!  address ─hash─▶ group of four words ─▶ its own word (by 16 bits of the hash), or the oldest one
+//!                                                └ the time at which all requests of the address would be due
 //! ```
-//! The generic cell rate algorithm (ITU-T I.371): each request moves that time forward by the inverse of the
-//! rate, and an address whose time is ahead of the clock by more than its burst is refused. Each address has
-//! one word, and there is no lock. *Bounds:* the table has a fixed size. Where four busy addresses share a
-//! group, a fifth replaces the one with the fewest requests. So a flood from everywhere weakens the limit by
-//! address, and hardly ever refuses an address without requests (only one with the group and the tag of
-//! another: one in eight thousand, while its group is full). The limit by network is for that case: 24 bits
-//! of IPv4, 64 of IPv6.
+//! This is the generic cell rate algorithm (ITU-T I.371): each request moves that time forward by the inverse
+//! of the rate, and an address whose time is ahead of the clock by more than its burst is refused. Each
+//! address has one word, and there is no lock. *Bounds:* the table has a fixed size. If four busy addresses
+//! share a group, a fifth replaces the one with the fewest requests. So a flood from everywhere weakens the
+//! limit by address, but hardly ever refuses an address that sends nothing else (only if its group and its
+//! tag are those of a flooding address: one in eight thousand, while the group is full). The limit by network
+//! covers a flood of this kind: 24 bits of IPv4, 64 of IPv6.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -20,10 +20,11 @@ use std::{
 
 use crate::config::Limits;
 
-/// Groups of four words: half a mebibyte.
+/// Number of groups of four words; the table takes half a mebibyte.
 const GROUPS: usize = 16 * 1024;
 const WAYS: usize = 4;
-/// Low bits of a word: microseconds, for 8.9 years. The high bits are the address's tag.
+/// Number of low bits of a word that hold a time in microseconds, enough for 8.9 years. The high bits hold
+/// the address's tag.
 const TIME_BITS: u32 = 48;
 const TIME_MASK: u64 = (1 << TIME_BITS) - 1;
 
@@ -61,7 +62,7 @@ impl Rates {
         of(one) == of(other)
     }
 
-    /// Counts a request; returns an error if there were too many.
+    /// Counts a request; returns an error if the address or its network exceeds its rate.
     #[inline]
     pub(crate) fn admit(&self, address: IpAddr, now_ms: u64) -> Result<(), TooMany> {
         if self.of_addresses.is_none() && self.of_networks.is_none() {
@@ -83,7 +84,8 @@ impl Rates {
     }
 }
 
-/// Returns the network of an address, for clients that may have many addresses: 24 bits of IPv4, 64 of IPv6.
+/// Returns the network of an address (24 bits of IPv4, 64 of IPv6), because one client may have many
+/// addresses.
 pub(crate) fn network_of(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(address) => Ipv4Addr::from_bits(address.to_bits() & !0xff).into(),
@@ -94,11 +96,11 @@ pub(crate) fn network_of(address: IpAddr) -> IpAddr {
 #[derive(Debug)]
 struct Rate {
     words: Box<[AtomicU64]>,
-    /// Seeded, so that no client can aim at another's group.
+    /// Random seed, so that no client can aim at another's group.
     seed: RandomState,
-    /// Time between two requests at the full rate.
+    /// Interval between two requests at the maximum rate.
     each_us: u64,
-    /// Maximum time that an address may be ahead of the clock.
+    /// Maximum time by which an address may be ahead of the clock.
     burst_us: u64,
 }
 
@@ -115,7 +117,7 @@ impl Rate {
 
     fn admit(&self, whom: IpAddr, now_us: u64) -> bool {
         let hash = self.seed.hash_one(whom);
-        // The tag is never 0, which stands for an empty word.
+        // The tag is never 0, because 0 marks an empty word.
         let mark = hash >> TIME_BITS | 1;
         #[expect(clippy::cast_possible_truncation, reason = "only the low bits choose the group")]
         let group = hash as usize % GROUPS * WAYS;
@@ -188,7 +190,7 @@ mod tests {
         for number in 0..400_000 {
             rate.admit(address(number), 1_000_000);
         }
-        // About one address in 8000 has the group and the tag of another.
+        // About one address in 8000 has the same group and tag as another.
         let admitted = (500_000..501_000).filter(|number| rate.admit(address(*number), 1_000_000)).count();
         assert!(admitted >= 990, "{admitted}");
     }

@@ -1,9 +1,9 @@
 //! Each client's share of a core's connections and request tasks, of the memory for their heads, and of the
 //! memory for parts of large objects that are read from the file.
 //!
-//! A sum without shares belongs to the first client that uses it up: a hundred connections with a hundred
-//! slow streams each would refuse every other client's misses. In an [account](engine::accounts) a client
-//! alone may use all but a sixteenth, and the client with most gives way when others need room.
+//! Without shares the first client could use up a limit alone: a hundred connections with a hundred slow
+//! streams each would refuse every other client's misses. In an [account](engine::accounts) a single client
+//! may use all but a sixteenth, and the client with the most gives way when others need room.
 
 use engine::accounts::{Accounts, Category, Charge, ClientKey, Limit, Refusal};
 
@@ -17,8 +17,8 @@ const REQUEST_HEADS: Category = Category(1);
 const PARTS: Category = Category(2);
 /// Connections of a core.
 pub(crate) const CONNECTIONS: Category = Category(3);
-/// Memory of a request beside its head: the slots of its fields, its key, the task's state, and the minimum
-/// that a passed-on answer keeps.
+/// Memory of a request in addition to its head: the slots of its fields, its key, the task's state, and the
+/// minimum buffer of an answer that is passed through.
 const REQUEST_BYTES: usize = (2 << 10) + PASSING_BYTES_MIN;
 
 /// Creates the accounts of one core, which holds at most `parts_max` parts of objects on the file in memory.
@@ -43,7 +43,7 @@ async fn first_cut(charge: &Charge, other: Option<&Charge>) {
 pub(crate) struct KeptHead(Charge);
 
 impl KeptHead {
-    /// Charges a head. Returns `None` if the client has most, or no memory is left.
+    /// Charges a head. Returns `None` if the client holds more than its share, or no memory is left.
     pub(crate) fn new(accounts: &Accounts, client: ClientKey, head_bytes: usize) -> Option<Self> {
         // The head is kept twice: as received, and as sent to the origin.
         let bytes = 2 * head_bytes + REQUEST_BYTES;
@@ -63,8 +63,8 @@ pub(crate) struct StreamTask {
 }
 
 impl StreamTask {
-    /// Charges a stream whose request has a head of `head_bytes` bytes. `None`: only the rest of an answer is
-    /// sent, without a head to keep.
+    /// Charges a stream whose request head has `head_bytes` bytes. `None` means that only the rest of an
+    /// answer is sent, without a head to keep.
     pub(crate) fn new(accounts: &Accounts, client: ClientKey, head_bytes: Option<usize>) -> Option<Self> {
         let task = accounts.charge(client, STREAM_TASKS, 1).ok()?;
         let head = match head_bytes {
@@ -80,8 +80,7 @@ impl StreamTask {
     }
 }
 
-/// Room in memory for the parts of one answer: the part that is being sent, and usually the part that is read
-/// meanwhile.
+/// Memory for the parts of one answer: the part that is being sent, and usually the part that is read ahead.
 #[derive(Debug)]
 pub(crate) struct PartsRoom {
     sent: Charge,
@@ -89,14 +88,14 @@ pub(crate) struct PartsRoom {
 }
 
 impl PartsRoom {
-    /// Charges the parts of an answer, in a core that holds at most `parts_max`.
+    /// Charges the parts of an answer, on a core that holds at most `parts_max` parts.
     ///
-    /// A part is read ahead only while less than half of all room is used, because other clients do not give
+    /// A part is read ahead only while less than half of the room is used, because other clients do not give
     /// way for read-ahead.
     ///
     /// # Errors
-    /// [`Refusal::OverShare`] if the client has most. [`Refusal::Full`] if another client's answer has to
-    /// give way first, or there is no room at all.
+    /// [`Refusal::OverShare`] if the client holds more than its share. [`Refusal::Full`] if another client's
+    /// answer has to give way first, or there is no room at all.
     pub(crate) fn new(accounts: &Accounts, client: ClientKey, parts_max: usize) -> Result<Self, Refusal> {
         let client = accounts.client(client);
         let sent = client.charge(PARTS, 1)?;
@@ -105,7 +104,7 @@ impl PartsRoom {
         Ok(Self { sent, ahead })
     }
 
-    /// Returns whether there is room for the part after the one that is being sent.
+    /// Returns whether there is room to read the next part ahead.
     pub(crate) fn is_for_two(&self) -> bool {
         self.ahead.is_some()
     }
@@ -115,8 +114,8 @@ impl PartsRoom {
         first_cut(&self.sent, self.ahead.as_ref()).await;
     }
 
-    /// Gives up the part that is read ahead, because the answer was [cut](Self::cut). Returns whether room
-    /// for the current part is left.
+    /// Gives up the part that is read ahead, because the answer was [cut](Self::cut). Returns whether there
+    /// is still room for the current part.
     pub(crate) fn narrow(&mut self) -> bool {
         match self.ahead.take() {
             Some(ahead) if !ahead.is_cut() => self.sent = ahead,
@@ -147,8 +146,8 @@ mod tests {
         room.sent.is_cut() || room.ahead.as_ref().is_some_and(Charge::is_cut)
     }
 
-    /// Lets each answer that was cut give way. Returns the number of answers that ended, and of those that go
-    /// on without reading ahead.
+    /// Makes each answer that was cut give way. Returns the number of answers that ended, and the number that
+    /// continue without reading ahead.
     fn give_way(rooms: &mut Vec<PartsRoom>) -> (usize, usize) {
         let (mut ended, mut slowed) = (0, 0);
         rooms.retain_mut(|room| {

@@ -1,24 +1,23 @@
 //! Minimum rate at which a client must read its answers.
 //!
 //! ```text
-//!  credit: at first, and at most, send_rate_grace      waiting for the client: a second costs a second
-//!                                                      each byte that it reads earns 1 / send_rate_min of a second
+//!  credit: initially and at most send_rate_grace       each second of waiting for the client takes one second of credit
+//!                                                      each byte that the client reads adds 1 / send_rate_min of a second
 //! ```
 //! A client that reads more slowly than the rate uses up its credit and is then cut; a client that was fast
-//! for a while never has more credit than the grace. Time in which nothing waits for the client costs it
-//! nothing.
+//! for a while never has more credit than the grace. No credit is taken while nothing waits for the client.
 
 use std::time::Duration;
 
 use crate::config::Limits;
 
-/// Credit of one connection.
+/// Time credit of one connection.
 pub(crate) struct SendRate {
     /// Minimum rate in bytes a second; 0: no limit.
     rate_min: u64,
     grace_ms: u64,
     credit_ms: u64,
-    /// Time since which the client is waited for.
+    /// Time since which the connection has waited for the client, in milliseconds.
     since_ms: Option<u64>,
 }
 
@@ -28,7 +27,7 @@ impl SendRate {
         Self { rate_min: limits.send_rate_min, grace_ms, credit_ms: grace_ms, since_ms: None }
     }
 
-    /// Begins to wait for the client. Returns the time that it may take without reading anything.
+    /// Starts waiting for the client. Returns the maximum time that the client may read nothing.
     pub(crate) fn wait(&mut self, now_ms: u64) -> Duration {
         let since_ms = *self.since_ms.get_or_insert(now_ms);
         if self.rate_min == 0 {
@@ -76,7 +75,8 @@ mod tests {
         })
     }
 
-    /// Returns for how many seconds a client is served that reads `bytes` bytes each second; at most an hour.
+    /// Returns the number of seconds until a client that reads `bytes` bytes per second is cut; at most an
+    /// hour.
     fn seconds_of(bytes: usize, rate_min: u64) -> u64 {
         let mut taking = taking(rate_min);
         for second in 0..3600 {

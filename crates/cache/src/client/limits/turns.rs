@@ -1,9 +1,9 @@
-//! Turns of a connection with much to do ([`engine::cores::fair`]).
+//! Turns of the event loop for a connection with much to do ([`engine::cores::fair`]).
 //!
 //! ```text
 //!   no client of another address is active ─▶ long turns, one after the other
-//!   another address is active ─▶ a short turn at once ─▶ then one in each round of the loop for all of its address
-//!                                 └ its address has had two of these in this tick of the clock ─▶ a few requests
+//!   another address is active ─▶ a short turn at once ─▶ then one turn per round of the loop for the whole address
+//!                                 └ the address has had two of these in this tick of the clock ─▶ a few requests
 //! ```
 //! A client that sends one request at a time never waits, however many connections it has.
 
@@ -13,14 +13,14 @@ use engine::cores::fair::{Member, Turn};
 
 use crate::{core::with_core, counters::Counter};
 
-/// The turns of one connection, whatever its protocol.
+/// The turns of one connection, for any protocol.
 pub(crate) struct Turns<'m> {
     member: &'m Member,
     /// Turn that the connection has waited for.
     own: Option<Turn<'m>>,
 }
 
-/// Amount of requests that a connection may process in one turn.
+/// Length of a turn: how many requests a connection may process in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Length {
     /// No client of another address is active.
@@ -31,7 +31,7 @@ pub(crate) enum Length {
     Little,
 }
 
-/// A poll of the socket; the turn ends when it is dropped.
+/// A poll of the socket; dropping it ends the turn.
 pub(crate) struct Look<'m> {
     member: &'m Member,
     own: Option<Turn<'m>>,
@@ -39,7 +39,7 @@ pub(crate) struct Look<'m> {
 }
 
 impl Look<'_> {
-    /// Records that more than a few requests were processed.
+    /// Records that the turn was a large one: more than a few requests were processed.
     pub(crate) fn note_large_turn(&self) {
         if self.length == Length::Short && self.own.is_none() {
             self.member.note_unqueued_turn();
@@ -80,9 +80,9 @@ impl<'m> Turns<'m> {
     }
 }
 
-/// Lets all tasks run that are ready by now. Hits go first, and requests to an origin leave together: a local
-/// origin is then woken once for several requests and not for each. `yield_now` is not used because it polls
-/// the sockets before, a system call for each miss.
+/// Lets all tasks run that are ready now. Hits go first, and requests to an origin are sent together, so that
+/// a local origin is woken once for several requests. `yield_now` is not used because it would poll the
+/// sockets first, at the cost of a system call for each miss.
 pub(crate) async fn yield_to_ready() {
     let mut is_queued = false;
     poll_fn(|cx| {

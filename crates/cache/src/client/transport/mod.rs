@@ -1,9 +1,9 @@
-//! A client's socket, plain or under TLS, from which the protocols above read and to which they write.
+//! A client's socket, plain or under TLS, used by the HTTP protocols to read and write.
 //!
 //! ```text
-//!   plain   socket ────────────────────────────▶ room of the caller        parts ─▶ socket
-//!   TLS     socket ─▶ scratch ─ Session::receive ─▶ room of the caller     parts ─▶ scratch ─ Session::seal ─▶ socket
-//!                       │ less than a record: kept                                      │ not taken: kept, counted
+//!   plain   socket ────────────────────────────▶ caller's buffer           parts ─▶ socket
+//!   TLS     socket ─▶ scratch ─ Session::receive ─▶ caller's buffer        parts ─▶ scratch ─ Session::seal ─▶ socket
+//!                       │ less than a record: kept                                      │ not accepted: kept, counted
 //! ```
 //! Where the data is: in the thread's scratch during a call. A TLS connection keeps the beginning of an
 //! incomplete record, and sealed bytes that the socket did not accept, which count towards the
@@ -44,7 +44,7 @@ pub(crate) struct Transport {
 
 impl Transport {
     pub(crate) fn plain(stream: TcpStream) -> Self {
-        // Answers are written whole; waiting for more would only add latency.
+        // Answers are written whole, so Nagle's algorithm would only add latency.
         let _ = stream.set_nodelay(true);
         Self { stream, secured: None }
     }
@@ -175,9 +175,9 @@ impl Transport {
         self.stream.shutdown().await
     }
 
-    /// Makes the coming close a reset, which discards what the kernel has not sent yet. If a body's end is
-    /// the end of the connection, a reset is the only way to say that the body is incomplete (RFC 9112 §9.6
-    /// names the price: the client may lose bytes that it has not read).
+    /// Makes the coming close a reset, which discards what the kernel has not sent yet. If the end of the
+    /// connection delimits a body, only a reset can signal that the body is incomplete. RFC 9112 §9.6 warns
+    /// that the client may lose bytes that it has not read.
     pub(crate) fn reset_on_close(&mut self) {
         // If the option cannot be set, the socket is already gone.
         let _ = SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));

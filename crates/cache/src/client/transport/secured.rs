@@ -28,15 +28,15 @@ use crate::{
     request::client_auth::ClientAuth,
 };
 
-/// Records that are sealed before a write: few system calls, and not more than a socket accepts. A page of 64
-/// KiB with its head needs one more than four.
+/// Maximum number of records sealed before a write, which saves system calls without exceeding what a socket
+/// accepts. A page of 64 KiB with its head takes five records.
 const RECORDS_AT_ONCE: usize = 5;
-/// Writes in one call, before other connections get their turn.
+/// Maximum number of writes in one call, before other connections get a turn.
 const WRITES_AT_ONCE: usize = 2;
 
 /// Buffers of the thread for TLS.
 pub(crate) struct Scratch {
-    /// Received bytes: at most [`HANDSHAKE_BYTES_MAX`] of a handshake.
+    /// Received bytes; during a handshake at most [`HANDSHAKE_BYTES_MAX`].
     incoming: Vec<u8>,
     /// Gathered content of one record.
     plain: Vec<u8>,
@@ -67,7 +67,7 @@ impl Unsent {
         self.at == self.bytes.len()
     }
 
-    /// Appends bytes to those that wait.
+    /// Appends bytes to the unsent bytes.
     fn keep(&mut self, bytes: &[u8]) -> io::Result<()> {
         if bytes.is_empty() {
             return Ok(());
@@ -103,7 +103,7 @@ pub(super) struct TlsStream {
     session: Session,
     /// Authentication of the client, known once the handshake is over.
     came: ClientAuth,
-    /// Beginning of a record, or of a handshake message.
+    /// Received beginning of a record, or of a handshake message.
     incoming: Vec<u8>,
     unsent: Unsent,
     /// True once the client has sent a `close_notify` alert.
@@ -130,8 +130,9 @@ impl TlsStream {
         self.unsent.is_empty()
     }
 
-    /// Reads once, as much as [`read_bytes_max`] allows beside the bytes that are kept, and hands content to
-    /// `take`. Returns the number of received bytes, and of content bytes.
+    /// Reads once and passes decrypted content to `take`. [`read_bytes_max`] limits the size of the kept
+    /// bytes and the new bytes together. Returns the number of received bytes and the number of content
+    /// bytes.
     fn poll_receive(
         &mut self,
         stream: &mut TcpStream,
@@ -179,7 +180,7 @@ impl TlsStream {
         })
     }
 
-    /// Reads content, at most `bytes_max` or one record; 0 is the end of the stream.
+    /// Reads content, at most `bytes_max` bytes or one record; 0 is the end of the stream.
     pub(super) fn poll_read(
         &mut self,
         stream: &mut TcpStream,
@@ -191,8 +192,8 @@ impl TlsStream {
             if self.is_closed {
                 return Poll::Ready(Ok(0));
             }
-            // Handshake messages such as the answer to a key update are flushed now, and not with the next
-            // answer.
+            // Handshake messages, such as the reply to a key update, are flushed now and not only with the
+            // next answer.
             if let Poll::Ready(flushed) = self.poll_flush(stream, cx) {
                 flushed?;
             }
@@ -272,10 +273,10 @@ fn of_broken(broken: SessionError) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, broken)
 }
 
-/// Parts that are consumed from the front.
+/// List of parts from whose front bytes are consumed.
 struct FrontParts<'p, 'b> {
     parts: &'p [Part<'b>],
-    /// Bytes consumed of the first part.
+    /// Number of bytes of the first part that were consumed.
     at: usize,
 }
 
@@ -298,7 +299,8 @@ impl FrontParts<'_, '_> {
     }
 }
 
-/// Makes the TLS handshake with a client; content that arrives with the last message is appended to `early`.
+/// Performs the TLS handshake with a client; content that arrives with the last message is appended to
+/// `early`.
 ///
 /// # Errors
 /// Returns an error if the client left, broke the protocol, or was too slow.

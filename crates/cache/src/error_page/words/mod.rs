@@ -1,5 +1,5 @@
-//! Faults of an exchange, and the words for them: one table, so that every fault has a status, a side and
-//! advice, and a new fault cannot be added without them.
+//! Faults of an exchange and their texts: one table gives every fault a status, a side and advice, and a new
+//! fault cannot be added without them.
 
 mod texts;
 
@@ -22,20 +22,21 @@ use wire::{
     http2::error::ErrorCode,
 };
 
-/// Rule of HTTP that a message broke. It displays as plain words with the RFC's section.
+/// Rule of HTTP that a message broke, displayed as plain words with the RFC's section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Rule {
-    /// A rule for the first line and the headers.
+    /// A rule about the first line or the headers.
     Head(HeadRule),
-    /// A rule for the end of the body.
+    /// A rule about the framing, which determines the end of the body.
     Framing(FramingError),
-    /// A rule for the body itself.
+    /// A rule about the body itself.
     Body(BodyRule),
-    /// The origin switched protocols (101) although the request did not ask for it, or to another protocol.
+    /// The origin switched protocols (101) although the request had not asked for it, or switched to another
+    /// protocol.
     Switched,
     /// The origin answered 304 to a request without conditions.
     UnaskedNotModified,
-    /// A rule of HTTP/2; the error code is all that is known.
+    /// A rule of HTTP/2, of which only the error code is known.
     Http2(ErrorCode),
 }
 
@@ -60,7 +61,7 @@ impl fmt::Display for Rule {
 /// Side that is at fault, as the visitor sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Side {
-    /// The request, and thus the browser or program that sent it.
+    /// The client side: the request, and the browser or program that sent it.
     Yours,
     /// The web server behind this accelerator.
     Website,
@@ -153,7 +154,7 @@ pub enum Fault {
     LoopDetected,
 }
 
-/// Contents of a page about a fault.
+/// Texts and status of an error page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Words {
     /// The status code.
@@ -172,7 +173,7 @@ pub struct Words {
     pub operator: &'static str,
 }
 
-/// Seconds after which a refused visitor may retry.
+/// Seconds after which a refused visitor may retry, sent as `Retry-After`.
 pub const RETRY_AFTER_S: u32 = 5;
 
 const RETRY: &str = "Reload the page in a minute. If it keeps failing, tell the people who run the website and \
@@ -181,7 +182,7 @@ const NOT_YOUR_DOING: &str = "A browser does not normally send this, so somethin
                               have changed the request. Reload the page; if it stays, try another network or browser.";
 
 impl Fault {
-    /// Every kind of fault once, for tests and for the list of counters.
+    /// One example of every kind of fault, for tests and for the list of counters.
     pub const ALL: [Fault; 31] = [
         Fault::OriginUnresolved,
         Fault::OriginRefused,
@@ -216,7 +217,7 @@ impl Fault {
         Fault::LoopDetected,
     ];
 
-    /// Returns the broken rule, if the fault is about one.
+    /// Returns the broken rule, if the fault has one.
     pub const fn rule(&self) -> Option<Rule> {
         match self {
             Fault::OriginInvalid(rule) | Fault::BadRequest(rule) => Some(*rule),
@@ -229,7 +230,7 @@ impl Fault {
         self.words().status
     }
 
-    /// Returns the words for the fault.
+    /// Returns the texts for the fault.
     pub const fn words(&self) -> Words {
         match self {
             Fault::OriginUnresolved => ORIGIN_UNRESOLVED,
@@ -279,11 +280,11 @@ impl From<&HeadError> for Fault {
     }
 }
 
-/// Converts the error of a request whose body has no certain end.
+/// Converts the error of a request whose framing does not determine the end of its body.
 impl From<FramingError> for Fault {
     fn from(error: FramingError) -> Self {
         match error {
-            // RFC 9112 §6.1.
+            // RFC 9112 §6.1: an unknown transfer coding is answered 501.
             FramingError::UnsupportedCoding => Fault::TransferCodingNotImplemented,
             error => Fault::BadRequest(Rule::Framing(error)),
         }

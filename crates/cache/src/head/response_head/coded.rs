@@ -10,7 +10,7 @@ use crate::coding::Coding;
 /// Line in the head of every object with more than one representation.
 pub const VARY: &[u8] = b"Vary: Accept-Encoding\r\n";
 
-/// Edit that turns a stored head into that of an encoded variant.
+/// Edit that turns a stored head into the head of an encoded variant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CodedHead {
     coding: Coding,
@@ -114,7 +114,7 @@ mod tests {
         let last = "HTTP/1.1 200 OK\r\nContent-Encoding-Not: 1\r\nContent-Encoding:br\r\n";
         let want = "HTTP/1.1 200 OK\r\nContent-Encoding-Not: 1\r\n";
         assert_eq!(coded(Coding::Decoded, last, ""), want);
-        // The bytes in front of it in the buffer belong to another answer.
+        // The bytes before the head in the buffer belong to another answer.
         let mut out = head.as_bytes().to_vec();
         CodedHead::new(Coding::Decoded, &BLANK).append(last.as_bytes(), &mut out);
         assert_eq!(String::from_utf8(out).expect("text"), format!("{head}{want}"));

@@ -30,7 +30,7 @@ impl Identity {
     /// letter.
     ///
     /// # Errors
-    /// [`InvalidName`] if the name is not both, or longer than 64 bytes.
+    /// [`InvalidName`] if the name is not a token of both kinds, or is longer than 64 bytes.
     pub fn new(name: &str) -> Result<Self, InvalidName> {
         let begins_with_letter = name.as_bytes().first().is_some_and(u8::is_ascii_alphabetic);
         let is_token = wire::http1::fields::is_token(name.as_bytes());
@@ -397,8 +397,8 @@ mod tests {
     }
 
     proptest! {
-        /// A parser of structured fields (RFC 9651) reads the values back from `Cache-Status`; every name of
-        /// ours is a valid detail; the stated bound holds.
+        /// A parser of structured fields (RFC 9651) reads the values back from `Cache-Status`; each of our
+        /// names is a valid detail; and the length stays within the stated bound.
         #[test]
         fn cache_status_is_a_structured_list(status in cache_status(), age_s in any::<u64>(), bytes in any::<u64>()) {
             let framing = BodyDelimiter::Part { first: 0, last: bytes.saturating_sub(1), complete: bytes };

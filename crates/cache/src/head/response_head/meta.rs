@@ -10,13 +10,13 @@
 //! | 4 | 0–47 `body_bytes`: `Content-Length` as the origin gave it, or all ones where it gave none; 48–63 `arrived_age_s` |
 //! | 5 | 0–39 `date_s`: `Date`, or the time of arrival; 40–63 `stale_while_revalidate_s` |
 //! | 6 | 0–39 `last_modified_s`, or all ones for none; 40–63 `stale_if_error_s` |
-//! | 7 | 0–39 `bans`: number of the youngest purge that was known when its fetch began; 40–63 `member` |
+//! | 7 | 0–39 `bans`: number of the latest purge that was known when its fetch began; 40–63 `member` |
 //!
 //! The time until which a response is *kept* belongs to the store (`expires_s` of its record), so that a
 //! response that is no longer fresh can still be revalidated, or served while that is done.
 //!
-//! A later version may use bits that are zero here, and older versions ignore them, unless a flag of the half
-//! that must be known says otherwise.
+//! A later version may use bits that are zero here. Older versions ignore them, unless the later version also
+//! sets a flag of the half that must be known.
 
 use engine::store::{META_WORDS, Object};
 use wire::http1::{
@@ -40,8 +40,8 @@ pub const ORIGIN_MS_MAX: u32 = BITS_24 as u32;
 /// Maximum time for which an answer may be served stale, in seconds: half a year.
 pub const STALE_S_MAX: u32 = BITS_24 as u32;
 
-/// Flags of a stored record. A version that does not know a flag of the low half ignores it (and loses it
-/// when it rewrites the record); to a version that does not know a flag of the high half the record is
+/// Flags of a stored record. A version that does not know a flag of the low half ignores the flag (and loses
+/// it when it rewrites the record); a version that does not know a flag of the high half treats the record as
 /// absent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Flags(u32);
@@ -72,10 +72,10 @@ impl Flags {
     /// The response may never be served stale (RFC 9111 §4.2.4).
     pub const MUST_REVALIDATE: Flags = Flags(1 << 18);
     /// The response is not for visitors with cookies, by the rule in effect when it was stored: its freshness
-    /// was heuristic, or (`--cookies strict`) nothing says that it is for all.
+    /// was heuristic, or (`--cookies strict`) no directive marks it as shared by all.
     pub const NOT_FOR_COOKIES: Flags = Flags(1 << 19);
     /// The record is not a response but a hit-for-miss note: answers under this key are not stored while the
-    /// note is fresh, so requests are passed side by side.
+    /// note is fresh, so requests are passed in parallel.
     pub const NOT_STORED: Flags = Flags(1 << 20);
     /// The record is a response without its content, which is in slices of its own (`slice`); its length is
     /// the one stated by the origin.
@@ -89,19 +89,19 @@ impl Flags {
         self.0 & flags.0 == flags.0
     }
 
-    /// Returns these flags and those of `flags`.
+    /// Returns the union of these flags and `flags`.
     #[must_use]
     pub const fn with(self, flags: Flags) -> Flags {
         Flags(self.0 | flags.0)
     }
 
-    /// Returns these flags without those of `flags`.
+    /// Returns these flags with all of `flags` cleared.
     #[must_use]
     pub const fn without(self, flags: Flags) -> Flags {
         Flags(self.0 & !flags.0)
     }
 
-    /// Returns these flags, and those of `flags` if the condition holds.
+    /// Returns these flags, with `flags` added if the condition holds.
     #[must_use]
     pub const fn with_if(self, condition: bool, flags: Flags) -> Flags {
         if condition { self.with(flags) } else { self }
@@ -131,7 +131,7 @@ impl Schemes {
 pub struct StoredMeta {
     /// Time at which the response's age was 0, in seconds since 1970; at most 2^40 - 1, as all times here.
     pub born_s: u64,
-    /// Time in `Date`, or of the arrival.
+    /// Time in `Date`, or the time of arrival if there was none, in seconds since 1970.
     pub date_s: u64,
     /// Age of the response when it arrived, in seconds; `u16::MAX`: at least that old.
     pub arrived_age_s: u16,
@@ -149,7 +149,7 @@ pub struct StoredMeta {
     pub head_bytes: u32,
     /// Offset of the value of `ETag` in the head.
     pub etag_at: u32,
-    /// Length of the value of `ETag`; 0: none (or one beyond 64 KiB, which is not used as a validator).
+    /// Length of the value of `ETag`; 0: none (or one longer than 64 KiB, which is not used as a validator).
     pub etag_bytes: u16,
     /// Status of the response; 0 for [`Flags::VARY_SPEC`] and [`Flags::NOT_STORED`].
     pub status: u16,
@@ -163,15 +163,15 @@ pub struct StoredMeta {
     /// Seconds after the lifetime for which the response may be served if the origin fails (RFC 5861 §4), at
     /// most [`STALE_S_MAX`].
     pub stale_if_error_s: u32,
-    /// Number of the youngest purge that was known when the fetch began: later purges may match the response
+    /// Number of the latest purge that was known when the fetch began: later purges may match the response
     /// (`invalidations`). At most 2^40 - 1.
     pub bans: u64,
     /// Number of the site to which the response belongs.
     pub site: u32,
     /// Schemes under which the response is found.
     pub schemes: Schemes,
-    /// Coding made here of the content; for a response that [may be decoded](Flags::MAY_BE_DECODED), the
-    /// coding in which it arrived.
+    /// Coding that the cache applied to the content; for a response that [may be
+    /// decoded](Flags::MAY_BE_DECODED), the coding in which it arrived.
     pub coding: Coding,
 }
 
@@ -199,8 +199,8 @@ pub(crate) const BLANK: StoredMeta = StoredMeta {
 };
 
 impl StoredMeta {
-    /// Creates the metadata of a response to be stored; `outline` is that of its stored head. `origin_ms`,
-    /// which is not in the head, is left at 0.
+    /// Creates the metadata of a response to be stored; `outline` describes the head as it is stored.
+    /// `origin_ms`, which is not in the head, is left at 0.
     pub fn of_response(
         head: &ResponseHead<'_, '_>,
         outline: &HeadOutline,
@@ -272,8 +272,8 @@ impl StoredMeta {
         self.born_s + u64::from(self.lifetime_s)
     }
 
-    /// Returns whether the origin's lengths fit into the words. A response that does not fit is not stored: a
-    /// head of 16 MiB, a body of 2^48 - 1 bytes (the number that means *none*) and more.
+    /// Returns whether the origin's lengths fit into the words. A response with a head of 16 MiB or more, or
+    /// a body of 2^48 - 1 bytes (the value that means *none*) or more, does not fit and is not stored.
     #[inline]
     pub fn fits(&self) -> bool {
         (self.head_bytes as usize) < HEAD_BYTES_CAP && self.body_bytes.is_none_or(|bytes| bytes < BITS_48)
@@ -366,7 +366,7 @@ impl StoredMeta {
         current_age_s(self.born_s, now_s)
     }
 
-    /// Returns the facts that [`may_reuse`](crate::policy::may_reuse) needs.
+    /// Returns the facts that [`judge_reuse`](crate::policy::judge_reuse) needs.
     #[inline]
     pub fn stored(&self, now_s: u64) -> StoredResponse {
         StoredResponse {
@@ -500,7 +500,7 @@ mod tests {
         fn words_come_back(meta in meta(), later in any::<[u64; META_WORDS]>()) {
             let mut words = meta.pack();
             prop_assert_eq!(StoredMeta::unpack(&words), Some(meta));
-            // Unused bits, which a later version may write, change nothing.
+            // Unused bits, which a later version may write, do not change what is read.
             for (word, (later, unused)) in words.iter_mut().zip(later.iter().zip(UNUSED)) {
                 prop_assert_eq!(*word & unused, 0);
                 *word |= later & unused;
@@ -508,7 +508,8 @@ mod tests {
             prop_assert_eq!(StoredMeta::unpack(&words), Some(meta));
         }
 
-        /// Any words are refused, or packing gives the same words again apart from the unused bits.
+        /// Any words are refused, or unpack to metadata that packs to the same words, apart from the unused
+        /// bits.
         #[test]
         fn any_words_are_refused_or_sound(words in any::<[u64; META_WORDS]>(), status in 200u64..1000, head in 0u64..1 << 24) {
             let mut likely = words;

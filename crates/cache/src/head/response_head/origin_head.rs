@@ -37,7 +37,7 @@ pub struct LeftOut<'a> {
 /// Outline of an appended head.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeadOutline {
-    /// Number of bytes.
+    /// Length of the appended head in bytes.
     pub head_bytes: u32,
     /// Range of the value of `ETag` within these bytes, if there is exactly one.
     pub etag: Option<Range<u32>>,
@@ -60,7 +60,8 @@ pub fn append_origin_head(
     response_s: u64,
 ) -> HeadOutline {
     let start = out.len();
-    // A head has at most HEAD_BYTES_CAP bytes, and only the lines named above make it longer here.
+    // The received head has at most HEAD_BYTES_CAP bytes, and little is added here, so all offsets fit into
+    // 32 bits.
     let offset = |out: &Vec<u8>| (out.len() - start) as u32;
     out.extend_from_slice(b"HTTP/1.1 ");
     out.extend_from_slice(itoa::Buffer::new().format(head.status).as_bytes());
@@ -158,9 +159,9 @@ pub(crate) fn append_but(out: &mut Vec<u8>, stored_head: &[u8], name: &[u8]) {
 }
 
 /// Appends a stored head as updated by a 304 (RFC 9111 §3.2): a field of the 304 replaces the stored fields
-/// of that name, except fields that describe the content, which is the stored one. `Age` is included, from
-/// which the age of the stored response then counts. `Set-Cookie` of the 304 is added only if
-/// `takes_cookies`.
+/// of that name, except fields that describe the content, because the content stays the stored one. `Age` of
+/// the 304 is included; the stored response's age then counts from it. `Set-Cookie` of the 304 is added only
+/// if `takes_cookies`.
 pub fn append_updated(
     out: &mut Vec<u8>,
     stored_head: &[u8],

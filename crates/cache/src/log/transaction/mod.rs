@@ -49,9 +49,9 @@ use crate::{
     site::Sites,
 };
 
-/// Drafts that a core keeps for the next requests: as many as one turn needs.
+/// Maximum number of drafts that a core keeps for reuse: as many as one turn needs.
 const SPARE_MAX: usize = 512;
-/// Bytes of a record's buffer beyond which its draft is not kept.
+/// Maximum size of a record's buffer in bytes; a draft with a larger one is not kept for reuse.
 const SPARE_BYTES_MAX: usize = 4 * 1024;
 /// Position of the status in a response's first line.
 const STATUS_AT: std::ops::Range<usize> = 9..12;
@@ -69,7 +69,7 @@ struct Log {
 type Spare = Vec<Box<Inner>>;
 
 thread_local! {
-    /// Log of the thread. A draft that is dropped finds it, wherever the draft was held.
+    /// Log of this thread, thread-local so that a draft can write its record when it is dropped.
     static LOG: OnceCell<Log> = const { OnceCell::new() };
 }
 
@@ -109,7 +109,7 @@ pub(crate) struct Draft(Option<Box<Inner>>);
 /// Facts on a request that its head does not hold.
 pub(crate) struct RequestMeta<'a> {
     pub(crate) moment: Moment,
-    /// Bytes of the request's head.
+    /// Length of the request's head in bytes.
     pub(crate) head_bytes: usize,
     pub(crate) is_http2: bool,
     /// The TLS version.
@@ -128,9 +128,9 @@ struct Inner {
     began_ns: u64,
     /// Time at which the answer's first byte was sent to the client, or received from the origin.
     first_byte_ns: u64,
-    /// Bytes of the request's head.
+    /// Length of the request's head in bytes.
     in_bytes: u64,
-    /// Bytes of the answer's head.
+    /// Length of the answer's head in bytes.
     head_bytes: u64,
     /// Offset, in the bytes given to the connection, at which the answer begins; `to` is where it ends, if
     /// known.
@@ -154,7 +154,8 @@ impl Draft {
         self.0.is_some()
     }
 
-    /// Begins the record of bytes that are not a request, of which only the client is known.
+    /// Begins the record of received bytes that are not a request, so that only the client's address is
+    /// known.
     pub(crate) fn of_nothing(client: IpAddr) -> Self {
         let Some(moment) = Moment::now() else { return Self(None) };
         let mut inner = Inner::begin(Kind::Client, 0, moment);
@@ -368,7 +369,7 @@ impl Inner {
         inner
     }
 
-    /// Logs the target, often the only difference between one request of a client and its next.
+    /// Logs the target, often the only difference between two consecutive requests of a client.
     #[inline]
     fn target(&mut self, head: &RequestHead<'_, '_>) {
         let target = if head.target.starts_with('/') {
@@ -524,7 +525,7 @@ pub(crate) fn end_all(drafts: &mut Vec<Draft>, how: Option<&str>, sent_bytes: u6
     }
 }
 
-/// Returns the log's word for the store's part in an answer.
+/// Returns the log's word for the cache's handling of an answer, such as `hit` or `pass`.
 fn word_of(status: Option<CacheStatus>) -> &'static str {
     let Some(CacheStatus { outcome, fwd_status, detail, .. }) = status else { return "synth" };
     match (outcome, detail) {
@@ -536,7 +537,7 @@ fn word_of(status: Option<CacheStatus>) -> &'static str {
     }
 }
 
-/// Returns the detail that the log adds to the word for the store's part.
+/// Returns the detail that the log adds to the word for the cache's handling of an answer.
 fn detail_of(status: CacheStatus) -> Option<&'static str> {
     match status.outcome {
         response_head::Outcome::Fwd(fwd) => Some(status.detail.unwrap_or(fwd.token())),
@@ -544,13 +545,13 @@ fn detail_of(status: CacheStatus) -> Option<&'static str> {
     }
 }
 
-/// Parses the status in the first line of a head of ours; 0 if there is none.
+/// Parses the status in the first line of a response head that this accelerator wrote; 0 if there is none.
 fn status_in(head: &[u8]) -> u64 {
     let digits = head.get(STATUS_AT).filter(|digits| digits.iter().all(u8::is_ascii_digit));
     digits.unwrap_or_default().iter().fold(0, |status, digit| status * 10 + u64::from(digit - b'0'))
 }
 
-/// Finds the request number that an error page of ours shows.
+/// Finds the request number that one of our error pages shows.
 fn request_id_in(head: &[u8]) -> Option<&[u8]> {
     const NAME: &[u8] = b"X-Request-Id: ";
     let at = memmem::find(head, NAME)? + NAME.len();

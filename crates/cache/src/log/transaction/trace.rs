@@ -1,4 +1,5 @@
-//! When a request came and which fetch it led to, kept between the records of a client and of an origin.
+//! Link between the log records of a client's request and of its origin requests, and the clock that both
+//! use.
 
 use super::with_log;
 use engine::cores::clock;
@@ -7,7 +8,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-/// A moment by the monotonic clock and the wall clock.
+/// A point in time, on both the monotonic clock and the wall clock.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Moment {
     pub(super) ns: u64,
@@ -33,7 +34,7 @@ pub(crate) struct Trace {
     pub(super) id: u64,
     /// Number of the origin's record that was begun last for this request; 0 if there is none.
     pub(super) fetch: AtomicU64,
-    /// Time at which that origin request began.
+    /// Time at which the origin request in `fetch` began.
     pub(super) asked_ns: AtomicU64,
     /// Bytes of the request's content that were read.
     pub(super) bytes_in: AtomicU64,
@@ -42,7 +43,7 @@ pub(crate) struct Trace {
 }
 
 impl Trace {
-    /// Notes that one request waits for a fetch that another request has begun.
+    /// Records that one request waits for a fetch that another request has begun.
     pub(crate) fn joins(mine: Option<&Arc<Self>>, theirs: Option<&Arc<Self>>) {
         if let (Some(mine), Some(theirs)) = (mine, theirs)
             && mine.id != theirs.id

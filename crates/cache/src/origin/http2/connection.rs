@@ -23,7 +23,8 @@ use super::{
 };
 use crate::config::Limits;
 
-/// Bytes of a request's content that may wait in `h2` to be sent, per stream; beyond, the sender waits.
+/// Maximum number of content bytes per stream that wait in `h2` to be sent; a request with more to send
+/// waits.
 pub(in crate::origin) const SEND_BYTES_MAX: usize = 32 << 10;
 /// Largest flow-control window (RFC 9113 §6.9.1).
 const WINDOW_MAX: usize = (1 << 31) - 1;
@@ -76,7 +77,8 @@ impl Drop for Place {
 }
 
 impl Connection {
-    /// Returns whether another request may begin on this connection now; `None` if none ever may again.
+    /// Returns whether another request may begin on this connection now; `None` if the connection takes no
+    /// more requests at all.
     pub(in crate::origin) fn check_room(&mut self) -> Option<bool> {
         // The connection has ended, or the origin has sent GOAWAY (RFC 9113 §6.8).
         let is_over = self.shared.is_over.load(Relaxed)
@@ -125,7 +127,7 @@ pub(in crate::origin) async fn open(
         .initial_connection_window_size(u32_of((window * streams_max).max(WINDOW_MIN)))
         .max_header_list_size(u32_of(limits.response_head_bytes_max))
         .max_send_buffer_size(SEND_BYTES_MAX)
-        // Applies until the origin has sent its own limit.
+        // Limit until the origin has sent its own.
         .initial_max_send_streams(streams_max)
         .handshake::<_, Bytes>(line)
         .await;
@@ -165,7 +167,7 @@ async fn drive(mut wire: Wire<Line>, shared: Arc<ConnectionState>, tell: Tell) {
     tell(OriginEvent::Ended);
 }
 
-/// Sends a PING after a while, and returns whether the origin has answered it.
+/// Waits for [`PING_EVERY`], sends a PING, and returns whether the origin has answered it.
 async fn send_ping(pings: &mut Option<PingPong>) -> bool {
     sleep(PING_EVERY).await;
     match pings {

@@ -33,7 +33,7 @@ use crate::error_page::Rule;
 /// Converts the error of a stream that failed before its answer's head arrived.
 fn of_stream(error: &h2::Error) -> OriginError {
     if let Some(error) = error.get_io() {
-        // The connection ended, in one way or another.
+        // The connection ended: it was reset, closed or broken.
         return match error.kind() {
             std::io::ErrorKind::ConnectionReset => OriginError::Reset,
             _ => OriginError::Closed,

@@ -63,7 +63,7 @@ impl OpenStream {
     }
 }
 
-/// Hands over as much content as the windows allow; `None` if the origin takes no more.
+/// Passes as much content to `h2` as the windows allow; `None` if the origin takes no more.
 pub(in crate::origin) fn poll_hand(
     content: &mut SendStream<Bytes>,
     bytes: &mut &[u8],
@@ -335,7 +335,7 @@ impl Body {
         &self.trailers
     }
 
-    /// Moves bytes of the piece into `into`, and returns how many.
+    /// Moves bytes of the piece into `into`, and returns their number.
     fn take(&mut self, into: Span<'_>) -> usize {
         let bytes = self.piece.len().min(into.len());
         if bytes > 0 {
@@ -345,7 +345,7 @@ impl Body {
         bytes
     }
 
-    /// Accounts for bytes that were read, and lets the origin send as many more.
+    /// Accounts for bytes that were read, and allows the origin to send the same number of bytes again.
     fn took(&mut self, bytes: usize) {
         self.piece.advance(bytes);
         self.left = self.left.map(|left| left.saturating_sub(bytes as u64));

@@ -45,7 +45,7 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 pub(super) const ADDRESSES_MAX: usize = 16;
 
 engine::counters! {
-    /// Counters of name lookups; one row, for the thread that does them.
+    /// Counters of name lookups, in a single row, because one thread makes all lookups.
     pub enum NameCounter {
         LookUps => Counter, "cache_origin_lookups", None, "DNS lookups of origins' names.";
         Failed => Counter, "cache_origin_lookups_failed", None, "DNS lookups of origins' names that failed or found no address; the last addresses stay in use.";
@@ -170,7 +170,7 @@ impl Resolver {
     }
 }
 
-/// Runs a task for each name that arrives.
+/// Starts a task for each name that is received.
 async fn keep_all(
     mut names: mpsc::UnboundedReceiver<Name>,
     look_ups: LookUps,
@@ -185,7 +185,7 @@ async fn keep_all(
     while all.join_next().await.is_some() {}
 }
 
-/// Resolves one name each time that it is woken.
+/// Resolves one name whenever its task is woken.
 async fn keep(mut name: Name, look_ups: &LookUps, counters: &CoreCounters<NameCounter>) {
     let (mut fails, mut has_too_many) = (false, false);
     while name.woken.recv().await.is_some() {

@@ -115,7 +115,7 @@ async fn a_name_is_looked_up_again_when_its_time_to_live_is_over() {
     assert_eq!(tested.addresses().await, Ok(vec![ip(1).into()]));
     tested.say(Says::Addresses(vec![ip(2), ip(3)], 3600));
     tested.until(&[ip(2).into(), ip(3).into()]).await;
-    // This answer holds for an hour.
+    // The addresses have a time to live of an hour.
     let asked = tested.counters.total(NameCounter::LookUps);
     tested.say(Says::Addresses(vec![ip(4)], 3600));
     tokio::time::sleep(FRESH_MIN + Duration::from_millis(200)).await;

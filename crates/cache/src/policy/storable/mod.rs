@@ -38,7 +38,8 @@ pub struct ResponseFacts {
 }
 
 impl ResponseFacts {
-    /// Reads the properties of a head. `for_us`: fields targeted at caches such as ours count (RFC 9213).
+    /// Reads the properties of a head. If `for_us` is set, fields that target caches such as this one count
+    /// (RFC 9213).
     pub fn of(head: &ResponseHead<'_, '_>, for_us: bool) -> Self {
         let headers = &head.headers;
         let targeted = if for_us { ResponseDirectives::of_cdn_cache_control(headers) } else { None };
@@ -64,7 +65,7 @@ impl ResponseFacts {
     }
 }
 
-/// Settings that decide together with the response.
+/// Settings that, together with the response, decide whether it may be stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoreRules {
     /// Rule on sharing responses when cookies are involved.
@@ -90,7 +91,7 @@ pub enum Storable {
 
 macro_rules! whys {
     ($($variant:ident $name:literal $section:literal $text:literal,)*) => {
-        /// Reason for which a response is not stored.
+        /// Reason why a response is not stored.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum Why {
             $(#[doc = concat!($text, " (", $section, ").")] $variant,)*
@@ -153,8 +154,8 @@ whys! {
         "The response had expired on arrival, since the origin's time counts, and has no validator",
 }
 
-/// Decides whether the response to a request may be stored. If several rules forbid it, the most informative
-/// one is named: a sender's directive rather than a consequence of it.
+/// Decides whether the response to a request may be stored. If several rules forbid it, the reason is the
+/// most informative one: a directive in the request or response rather than a consequence of it.
 pub fn storable(
     request: &RequestFacts,
     response: &ResponseFacts,
@@ -197,11 +198,11 @@ fn judge(
         Err(VaryFault::TooLarge) => return Err(Why::VaryTooLarge),
         Err(VaryFault::Malformed) => return Err(Why::VaryMalformed),
     }
-    // §3.5: a response to a request with credentials.
+    // §3.5: the response to a request with credentials must explicitly allow sharing.
     let s_maxage = directives.s_maxage != Seconds::Absent;
     let shared_with_credentials = directives.public || directives.must_revalidate || s_maxage;
     refuse_if(request.authorization && !shared_with_credentials, Why::Authorization)?;
-    // The origin was told the client's identity, as with credentials. A need for validation does not make the
+    // The origin was told the client's identity, as it is by credentials. `must-revalidate` does not make the
     // response shared.
     let for_all = directives.public || s_maxage;
     refuse_if(request.certificate && !for_all, Why::Certificate)?;
@@ -228,8 +229,8 @@ fn judge(
     let before_s = if source.is_operators() { initial_age_s } else { 0 };
     let lifetime_s = lifetime_s.saturating_add(before_s).min(DELTA_SECONDS_MAX);
     let is_fresh = initial_age_s < lifetime_s;
-    // Visitors with cookies share a response whose origin says that it is fresh, or whose path the operator
-    // has a rule for, but not one that is fresh only by a setting for the whole site.
+    // Visitors with cookies share a response if its origin states that it is fresh, or if a path rule of the
+    // operator does, but not if it is fresh only by a setting for the whole site.
     let is_said_fresh = said.is_some_and(|(s, source)| source.is_explicit() && initial_age_s < s)
         || source == Source::Path && request.ruled.is_ttl_for_cookies;
     // A response that only the setting `stale-if-error` would ever serve is not worth storing.
@@ -261,10 +262,10 @@ fn judge(
     })
 }
 
-/// Returns whether `Set-Cookie` forbids storing a response. On a site that removes the field it forbids
-/// nothing. With `safe` and `strict` it forbids storing, whatever Cache-Control says: frameworks send
-/// `public` with a session's cookie. With `rfc` the letter of RFC 9111 §7.3 holds, unless the operator says
-/// which cookies identify visitors.
+/// Returns whether `Set-Cookie` forbids storing a response. It does not on a site that removes the field.
+/// With `safe` and `strict` it does, whatever Cache-Control says, because frameworks send `public` with a
+/// session's cookie. With `rfc` the letter of RFC 9111 §7.3 holds, unless the operator says which cookies
+/// identify visitors.
 fn sets_cookie(request: &RequestFacts, response: &ResponseFacts, rules: &StoreRules) -> bool {
     if rules.removes_set_cookie {
         return false;

@@ -22,7 +22,7 @@ const RFC: StoreRules = StoreRules { cookies: CookieRule::Rfc, ..SAFE };
 const STRICT: StoreRules = StoreRules { cookies: CookieRule::Strict, ..SAFE };
 
 /// Under the strict rule, an answer to a visitor with a cookie is stored only if it says that it is for all;
-/// an answer to other visitors is stored with its own flag for cookies.
+/// an answer to another visitor is stored with a flag that says whether visitors with cookies may get it.
 #[test]
 fn the_strict_rule_asks_for_a_word() {
     for (response, is_for_cookies) in [
@@ -79,8 +79,8 @@ fn a12_a_certificates_answer_is_stored_only_if_it_is_for_all() {
     }
 }
 
-/// Returns the result for a plain GET's response: the source and length of its freshness, or the reason
-/// against storing.
+/// Returns the result for the response to a plain GET: the source and length of its freshness, or the reason
+/// why it is not stored.
 fn outcome(status: &str, response: &str) -> Result<(Source, u32), Why> {
     match ask("GET /", "", status, response, SAFE) {
         Storable::Yes(freshness) => Ok((freshness.source, freshness.ttl_s())),
@@ -155,7 +155,7 @@ fn every_reason_is_reached() {
     }
     assert_eq!(ask_known("Cache-Control: max-age=9, must-revalidate"), Storable::No(Why::Certificate));
     reached.insert(Why::Certificate);
-    // Other modules give these reasons: tags are parsed where they are hashed, variants and queries are
+    // Other modules report these reasons: tags are parsed where they are hashed, variants and queries are
     // counted where they are stored, and the sites know which fields carry a client's certificate.
     reached.extend([Why::TooManyTags, Why::TooManyVariants, Why::TooManyQueries, Why::VaryCertificate]);
     for &why in Why::ALL {
@@ -181,7 +181,7 @@ fn explicit_freshness_makes_any_final_status_storable() {
     }
 }
 
-/// The public test suite's `heuristic-*`.
+/// Cases `heuristic-*` of the public test suite for RFC 9111.
 #[test]
 fn a_guess_needs_the_status_or_public() {
     let yesterday = format!("Last-Modified: {}\nDate: {}", date(NOW - 86_400), date(NOW));
@@ -257,7 +257,7 @@ fn credentials_need_leave() {
     }
 }
 
-/// The `safe` and `rfc` rules for each combination of cookies.
+/// Results of the `safe` and `rfc` rules for each combination of cookies.
 #[test]
 fn cookies_are_safe_unless_the_letter_is_asked_for() {
     let heuristic = format!("Last-Modified: {}\nDate: {}", date(NOW - 1000), date(NOW));
@@ -352,7 +352,7 @@ fn what_can_be_validated_or_shown_stale_is_stored() {
 }
 
 proptest! {
-    /// Freshness is that of the slow twin, which computes RFC 9111 §4.2 from the values themselves, in
+    /// Freshness equals that of the slow twin, which computes RFC 9111 §4.2 from the values themselves, in
     /// unbounded signed numbers, instead of from the bytes on the wire.
     #[test]
     fn freshness_is_that_of_the_twin(

@@ -32,11 +32,12 @@ use crate::{
     request::key,
 };
 
-/// Most bans of a core.
+/// Maximum number of bans of a core.
 pub(crate) const BANS_MAX: usize = 256;
-/// Most bytes of a core's bans together: their texts, their patterns, and the patterns' working memory.
+/// Maximum total size of a core's bans in bytes: their texts, their patterns, and the patterns' working
+/// memory.
 pub(crate) const BANS_BYTES_MAX: usize = 4 << 20;
-/// Most bans in one walk of the lurker.
+/// Maximum number of bans in one walk of the lurker.
 const BANS_A_WALK: usize = 16;
 /// Seconds for which a walk for a ban waits for the fetches that began before it. Answers that arrive later
 /// are not stored.
@@ -74,7 +75,7 @@ const fn field(name: &'static str, id: BanField, kind: Kind) -> Field<BanField> 
 const FIELDS: [Field<BanField>; 8] = [
     field("req.url", BanField::Url, Kind::Text),
     field("req.http.host", BanField::Host, Kind::Text),
-    // The usual spelling.
+    // Usual spelling of the field `req.http.host`.
     field("req.http.Host", BanField::Host, Kind::Text),
     field("req.http.*", BanField::OfRequest, Kind::Text),
     field("obj.status", BanField::Status, Kind::Number),
@@ -83,7 +84,7 @@ const FIELDS: [Field<BanField>; 8] = [
     field("obj.ttl", BanField::Ttl, Kind::Duration),
 ];
 
-/// A condition, shared by all cores.
+/// A ban's condition, shared by all cores.
 #[derive(Debug)]
 pub(crate) struct Ban {
     text: Box<str>,
@@ -143,7 +144,7 @@ impl Ban {
         2 * self.text.len() + self.expression.automata_bytes() + self.expression.working_bytes_max()
     }
 
-    /// Returns whether the ban depends on the time at which it was made.
+    /// Returns whether the result of the ban depends on the time at which it was entered.
     fn is_of_its_time(&self) -> bool {
         self.expression.asks_for(|named, _| matches!(named, BanField::Age | BanField::Ttl))
     }
@@ -161,7 +162,7 @@ pub(crate) struct Subject<'a> {
     pub(crate) asker: Option<&'a Headers<'a, 'a>>,
 }
 
-/// An object as it was at the time of a ban.
+/// An object, with its age and ttl computed for the time of a ban.
 struct BanTime<'a> {
     subject: &'a Subject<'a>,
     at_us: i64,
@@ -203,7 +204,7 @@ impl Record<BanField> for BanTime<'_> {
 /// State of the lurker's walk for a ban.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Walk {
-    /// The lurker cannot search for it: the ban is soft, or names a field of the requesting client.
+    /// The lurker never searches for the ban: it is soft, or names a field of the requesting client.
     Never,
     Waiting,
     UnderWay,
@@ -215,7 +216,7 @@ struct BanEntry {
     number: u64,
     is_soft: bool,
     ban: Arc<Ban>,
-    /// This core's own clone, whose working memory needs no lock.
+    /// This core's clone of the expression, whose working memory needs no lock.
     expression: Expression<BanField>,
     needs_asker: bool,
     walk: Walk,
@@ -231,8 +232,8 @@ impl BanEntry {
 /// A ban, for operators.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BanSeen {
-    /// Number of the ban: the time in units of 10 ms since 1970, or one more than the number of the purge
-    /// before.
+    /// Number of the ban: the time in units of 10 ms since 1970, or the previous purge's number plus one if
+    /// that is greater.
     pub number: u64,
     /// Matching objects become stale, and are not removed.
     pub is_soft: bool,
@@ -286,7 +287,7 @@ impl Bans {
     /// Adds a ban. Returns the numbers of the oldest bans that were removed for it, and whether each was
     /// soft; objects up to those numbers are to be purged.
     pub(crate) fn enter(&mut self, number: u64, is_soft: bool, ban: &Arc<Ban>) -> Vec<(u64, bool)> {
-        // A later ban with the same text covers an earlier one, unless it depends on its time.
+        // A later ban with the same text replaces an earlier one, unless its result depends on its time.
         let same = |listed: &BanEntry| *listed.ban == **ban && !ban.is_of_its_time();
         if self
             .list

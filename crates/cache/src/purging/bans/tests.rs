@@ -82,7 +82,7 @@ fn an_equal_one_takes_the_place_of_an_older() {
         // A soft ban covers less than a hard one, and an older ban less than a younger one.
         (6, true, "req.url ~ a", &[(2, false), (5, false), (6, true)]),
         (4, true, "req.url ~ a", &[(2, false), (5, false), (6, true)]),
-        // A ban with an age depends on its own time, so it replaces none.
+        // A ban on the age depends on the time at which it was entered, so it replaces no other ban.
         (8, false, "obj.age > 1h", &[(2, false), (5, false), (6, true), (8, false)]),
         // Cores may receive neighbouring numbers in either order.
         (7, false, "req.url ~ b", &[(2, false), (5, false), (6, true), (7, false), (8, false)]),

@@ -13,8 +13,8 @@
 //!           │ no
 //!  a greater number under its tags, its address, the floors? ─▶ hard: a miss · soft: stale since then
 //! ```
-//! So a purge costs the same however many answers it affects. It touches none of them; lookups find out.
-//! *Memory:* each core has all of it in plain memory of its own, updated by messages
+//! So a purge costs the same however many answers it affects: it touches none of them, and each lookup checks
+//! its own answer. *Memory:* each core has all of it in plain memory of its own, updated by messages
 //! ([`spread`](crate::purging::spread)); nothing here locks, and a hit allocates nothing. *Bound:*
 //! [`TAGS_MAX`]; a full table is emptied, and everything with tags then counts as purged. *Why the numbers
 //! are right:* a number is given out after the origin's change and before any core knows it. A fetch that
@@ -45,11 +45,11 @@ use crate::{
 
 /// Slots of a table's map, of which seven eighths can be used before it grows.
 const PLACES: usize = 1 << 18;
-/// Most tags and addresses in a table.
+/// Maximum number of tags and addresses in a table.
 pub(crate) const TAGS_MAX: usize = PLACES / 8 * 7;
-/// Most bytes of a table: 6.5 MB. A slot has one byte besides its entry, and the map a few more.
+/// Maximum size of a table in bytes: 6.5 MB. A slot has one byte besides its entry, and the map a few more.
 pub(crate) const TABLE_BYTES_MAX: u64 = (PLACES * (size_of::<(u64, Marks)>() + 1) + 64) as u64;
-/// Answers for which a core remembers the result.
+/// Number of answers for which a core remembers the result of the purge check.
 const FOUND: usize = 1024;
 /// Largest number: 40 bits are stored.
 const NUMBER_MAX: u64 = (1 << 40) - 1;
@@ -61,7 +61,7 @@ const NUMBERS_A_SECOND: u64 = 100;
 pub(crate) struct Numbers(AtomicU64);
 
 impl Numbers {
-    /// Creates a source that starts after this number.
+    /// Creates a source whose first number is greater than this one.
     pub(crate) fn after(number: u64) -> Self {
         Self(AtomicU64::new(number))
     }
@@ -134,7 +134,7 @@ pub(crate) struct Table {
     all: Marks,
     /// Number of the latest purge of everything with tags.
     tagged_hard: u64,
-    /// Number up to which an answer must be revalidated before it is used.
+    /// Answers with numbers below this one must be revalidated before they are used.
     doubted: u64,
     /// Latest numbers of purges by address.
     address: Marks,
@@ -174,7 +174,7 @@ impl Table {
             (What::All, self.all.soft, true),
             (What::Tagged, self.tagged_hard, false),
             (What::Doubted, self.doubted, true),
-            // Makes the next number greater than all.
+            // Makes the next number greater than all that were given out.
             (What::Tags([].into()), self.youngest, false),
         ];
         // The kind of a hash, tag or address, matters only when the table is full. A hash may be an address's
@@ -248,7 +248,7 @@ impl Table {
         is_full
     }
 
-    /// Forgets which tags were purged. This purges more than before, never less.
+    /// Forgets which tags were purged, and counts all objects with tags as purged instead.
     fn empty(&mut self) {
         self.marks.clear();
         self.tagged_hard = self.youngest;
@@ -287,12 +287,12 @@ impl Table {
     }
 }
 
-/// Remembered result for an answer.
+/// Remembered result of the purge check for an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct PurgeState {
     place: u64,
     sequence: u64,
-    /// Number of purges that had been applied.
+    /// Number of purges that the core had applied at the check.
     purges: u64,
     /// Number of the purge that made the answer stale; 0 if none did.
     soft: u64,
@@ -301,10 +301,10 @@ struct PurgeState {
 /// A core's knowledge of purges.
 pub(crate) struct Invalidations {
     table: RefCell<Table>,
-    /// Copy of the table's value, outside the `RefCell` because every hit reads it.
+    /// Copy of the table's `youngest`, outside the `RefCell` because every hit reads it.
     youngest: Cell<u64>,
     purges: Cell<u64>,
-    /// Copy of the table's value.
+    /// Copy of the table's `doubted`.
     doubted: Cell<u64>,
     found: DirectMappedTable<PurgeState>,
     /// Numbers of the latest ban, and of the latest ban that names a field of the requesting client; 0 for
@@ -495,14 +495,14 @@ impl Invalidations {
         self.table.borrow().bans.len()
     }
 
-    /// Notes that a fetch begins, and returns its number.
+    /// Records that a fetch begins, and returns its number.
     pub(crate) fn fetch_begins(&self) -> u64 {
         let number = self.youngest.get();
         *self.fetches.borrow_mut().entry(number).or_default() += 1;
         number
     }
 
-    /// Notes that a fetch with this number has ended.
+    /// Records that a fetch with this number has ended.
     pub(crate) fn fetch_ends(&self, number: u64) {
         let mut fetches = self.fetches.borrow_mut();
         let left = fetches.get_mut(&number).map(|count| {
@@ -520,7 +520,7 @@ impl Invalidations {
         number < self.walked.get()
     }
 
-    /// Returns the position at which the lurker goes on, if it has something to do.
+    /// Returns the position at which the lurker continues, if it has something to do.
     pub(crate) fn walk(&self, now_ms: u64) -> Option<Sweep> {
         if self.bans.get().0 == 0 {
             return None;
@@ -544,7 +544,7 @@ impl Invalidations {
         self.with_subject(object, &meta, None, |bans, subject| bans.is_walked_down(meta.bans, subject))
     }
 
-    /// Notes the lurker's position. `is_all` means that all objects are in memory.
+    /// Records the lurker's position. `is_all` means that all objects are in memory.
     pub(crate) fn walked_to(&self, next: Option<Sweep>, is_all: bool) {
         self.walk.set(next);
         if next.is_none() {
@@ -571,7 +571,7 @@ impl Invalidations {
 
 /// Makes an answer stale since the purge with this number.
 fn end_lifetime(meta: &mut StoredMeta, number: u64, now_s: u64) {
-    // After many purges at once, numbers are ahead of the time.
+    // Many purges at once can bring the numbers ahead of the clock.
     let purged_s = (number / NUMBERS_A_SECOND).min(now_s);
     let lifetime_s = u32::try_from(purged_s.saturating_sub(meta.born_s)).unwrap_or(u32::MAX);
     meta.lifetime_s = meta.lifetime_s.min(lifetime_s);

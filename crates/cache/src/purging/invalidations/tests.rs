@@ -135,9 +135,9 @@ fn what_is_purged_softly_is_stale_from_then() {
     for (number, now_s, lifetime_s) in [
         (100_000, 1000, 0),
         (105_099, 1100, 50),
-        // Purged after it was stale anyway.
+        // The purge came after the answer's lifetime, which stays unchanged.
         (170_000, 1700, 600),
-        // A number ahead of its time, and an answer from the future.
+        // A purge number ahead of the clock, and an answer born later than the purge.
         (109_900, 1050, 50),
         (90_000, 1050, 0),
     ] {

@@ -46,7 +46,7 @@ struct Page {
     born_s: u64,
 }
 
-/// Meaning of an expression for a page, at a time, requested by staff or not.
+/// Returns whether an expression matches a page at a time in seconds; the last argument: requested by staff.
 type Meaning = fn(Page, u64, bool) -> bool;
 const CONDITIONS: [(&str, Meaning); 6] = [
     ("req.url == /1", |page, _, _| page.url == 1),
@@ -61,8 +61,8 @@ struct World {
     shards: Vec<Shard>,
     readers: Vec<Reader>,
     cores: Vec<Invalidations>,
-    /// Purges that each core has received, with the index of the condition; an index beyond them stands for
-    /// the tag 1, then for everything.
+    /// Purges that each core has received: number, index of the condition, and whether the purge is soft. The
+    /// first index beyond the conditions means the tag 1, the next one all objects.
     heard: [Vec<(u64, usize, bool)>; CORES],
     kept_back: Vec<(Invalidation, usize)>,
     numbers: Numbers,

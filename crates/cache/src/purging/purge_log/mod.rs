@@ -7,9 +7,9 @@
 //!                                  wait, fdatasync; the file is rewritten when
 //!                                  later purges make most of it redundant
 //! ```
-//! *Memory:* the thread has a table of its own, from which the file is rewritten. *Bounds:* [`WAITING_MAX`]
-//! purges wait for the disk, further ones are refused. The file is at most a [`FRAME_WORDS_MAX`] longer than
-//! twice what the table takes, and [`SLACK_BYTES`].
+//! *Memory:* the thread has a table of its own, from which the file is rewritten. *Bounds:* at most
+//! [`WAITING_MAX`] purges wait for the disk; more are refused. The file is at most twice as long as its table
+//! needs, plus [`SLACK_BYTES`] and one frame of [`FRAME_WORDS_MAX`] words.
 //!
 //! A frame has one checksum, and is on the disk before the next is begun. So only the last frame can be torn,
 //! and its purges were never confirmed. If a valid frame follows unreadable bytes, the file is damaged, and
@@ -40,13 +40,13 @@ use crate::{
     request::ports::Ports,
 };
 
-/// Most purges that wait for the disk.
+/// Maximum number of purges that wait for the disk.
 const WAITING_MAX: usize = 1024;
-/// Most words of a frame. Purges beyond go into the next frame.
+/// Maximum number of words of a frame. Further purges go into the next frame.
 const FRAME_WORDS_MAX: usize = 1 << 16;
 /// Bytes by which the file may exceed twice the needed size before it is rewritten.
 const SLACK_BYTES: u64 = 1 << 20;
-/// Most bytes of a file; a longer file was not written by us.
+/// Maximum length of a file in bytes; a longer file was not written by us.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"NTpurges");
@@ -58,7 +58,7 @@ const PURGE_HEADER_WORDS: usize = 2;
 /// Flag in a purge's second word: the purge is soft.
 const SOFT: u64 = 1 << 8;
 
-/// Error that makes a file of purges unusable.
+/// Error that makes a purge log unusable.
 #[derive(Debug, thiserror::Error)]
 pub enum PurgesError {
     /// The file cannot be read or written.
@@ -102,7 +102,7 @@ pub(crate) struct Book {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Full;
 
-/// Contents of a file of purges, for operators.
+/// Contents of a purge log, for operators.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PurgesSeen {
     /// Path of the file.
@@ -141,7 +141,7 @@ struct FileContents {
     bytes: u64,
     torn_bytes: u64,
     /// The file belongs to another store, with other objects and other hashes, or was cut off while it was
-    /// created. Its contents are ignored.
+    /// being created. Its contents are ignored.
     is_foreign: bool,
 }
 
@@ -149,7 +149,7 @@ struct FileContents {
 fn look(path: &Path, mark: u64) -> Result<Option<FileContents>, PurgesError> {
     let damaged = |at: usize| PurgesError::Damaged { path: path.to_owned(), at: at as u64 };
     let Some(found) = read_file(path)? else { return Ok(None) };
-    // A file shorter than its header was being created.
+    // A file shorter than its header was cut off while it was being created.
     let (known, rest) = found.split_at_checked(HEADER_WORDS * WORD).unwrap_or((&[], &[]));
     let is_foreign = known != header(mark);
     if is_foreign && !known.is_empty() && !is_header(known) {
@@ -244,7 +244,8 @@ fn write_all_that_comes(mut file: PurgesFile, mut table: Table, entries: &Receiv
             // The requester may be gone.
             let _ = done.send(kept.is_ok());
         }
-        // Each hash may have a hard and a soft purge; there are four floors; bans have their lengths.
+        // Maximum size of the table's purges: a hard and a soft one per hash, the four of all objects or all
+        // tagged ones, and the bans with their texts.
         let purge_bytes = (PURGE_HEADER_WORDS + 1) * WORD;
         let bans = table.bans();
         let bans_bytes = bans.len() * (purge_bytes + WORD) + bans.texts_bytes();
@@ -383,7 +384,7 @@ impl PurgesFile {
     /// Appends a frame and syncs it to the disk.
     fn put(&mut self, frame: &[u64]) -> io::Result<()> {
         let bytes = framed(self.mark, frame);
-        // Overwrites whatever a failed write may have left.
+        // Overwrites any bytes that a failed write has left.
         self.file.write_all_at(&bytes, self.bytes)?;
         self.file.sync_data()?;
         self.bytes += bytes.len() as u64;
@@ -425,7 +426,7 @@ fn read(mark: u64, bytes: &[u8], table: &mut Table) -> Result<usize, usize> {
         }
         at += length;
     }
-    // A torn frame is the last, and no longer than the longest frame.
+    // Only the last frame can be torn, so more invalid bytes than the longest frame has are damage.
     let is_torn = bytes.len() - at <= (FRAME_HEADER_WORDS + FRAME_WORDS_MAX) * WORD
         && (at + WORD..bytes.len()).step_by(WORD).all(|later| frame_at(mark, &bytes[later..]).is_none());
     if is_torn { Ok(at) } else { Err(at) }

@@ -62,8 +62,8 @@ use crate::{
 /// KiB costs about a microsecond, as much as the second buffer of a gathering write and its pin.
 pub(crate) const COALESCE_BYTES_MAX: u64 = 16 * 1024;
 
-/// Seconds by which the clock may be set back before objects stored until then are fetched again: more than a
-/// time server corrects at once, and less than any lifetime that matters.
+/// Number of seconds by which the clock may be set back before objects stored until then are fetched again:
+/// more than a time server corrects at once, and less than any lifetime that matters.
 pub(crate) const CLOCK_BACK_S_MAX: u64 = 10;
 
 /// A request to look up.
@@ -115,7 +115,7 @@ pub(crate) fn answer<'a>(
     let mut keyed = LookupKey { hash: turn.hash(key), primary_bytes: key.len(), site, is_known };
     let facts = core.facts(head, has_body, keyed, key);
     let slow = |keyed, state, fwd| Err(Slow { keyed, state, fwd });
-    // Before all rules: the authority connects over plain HTTP, with any Host.
+    // Precedes all rules, because the ACME authority connects over plain HTTP, with any Host.
     if let Some(challenges) = core.config.challenges.as_deref()
         && challenges.is_any_open()
         && let Some(answer) = of_challenge(core, challenges, head)
@@ -125,7 +125,7 @@ pub(crate) fn answer<'a>(
     if has_passed_here(core, head) {
         return slow(keyed, State::Synth(Fault::LoopDetected), Fwd::Bypass);
     }
-    // A purge is for the page under every scheme, and its sender follows no redirect.
+    // A purge applies to the page under every scheme, and its sender follows no redirect.
     let is_purge = facts.method == policy::request::Method::Purge;
     // An `https://` target is accepted on a TLS connection only (RFC 9110 §4.2.2).
     if !is_purge && key::said_by_target(head) == Some(Scheme::Https) && key::scheme(key) == Scheme::Http {
@@ -163,8 +163,8 @@ pub(crate) fn answer<'a>(
         }
     };
     let fields = SentFields { head, visitor, manner: core.manner(site) };
-    // A miss, or a pass if a hit-for-miss entry says that a fetch would not be stored.
-    let mut missed = |key: &[u8], keyed: LookupKey, anew, fwd| {
+    // A miss, or a pass if a hit-for-miss note says that a fetch would not be stored.
+    let mut missed = |key: &[u8], keyed: LookupKey, bypass_stored, fwd| {
         let primary = &key[..keyed.primary_bytes];
         let state = match hit_for_miss::of(core, turn, primary, (&facts, &fields), now_s, stored_head) {
             Some(note) if !only_if_cached && !note.is_due => {
@@ -173,7 +173,11 @@ pub(crate) fn answer<'a>(
                 hit_for_miss::count_page(core, site, page, note.reason == Why::Cookie.name());
                 State::Pass(Some(note.reason))
             }
-            note => State::Miss { anew, alone: note.is_some() || facts.ruled.is_alone, only_if_cached },
+            note => State::Miss {
+                bypass_stored,
+                no_collapse: note.is_some() || facts.ruled.is_alone,
+                only_if_cached,
+            },
         };
         slow(keyed, state, fwd)
     };
@@ -193,7 +197,7 @@ pub(crate) fn answer<'a>(
     }
     let used = match usable(core, &object, &meta, &facts, keyed, trust, now_s) {
         Ok(used) => used,
-        Err((anew, fwd)) => return missed(key, keyed, must_fetch || anew, fwd),
+        Err((bypass_stored, fwd)) => return missed(key, keyed, must_fetch || bypass_stored, fwd),
     };
     core.askers.note(keyed.hash, visitor.address, now_s);
     let hsts_s = core.hsts_s(key, site);
@@ -223,8 +227,8 @@ pub(crate) fn answer<'a>(
             slow(keyed, State::Blocks(Box::new(FoundInBlocks { only_if_cached, ..*found })), Fwd::UriMiss)
         }
         Err(NotNow::Gone) => {
-            let alone = facts.ruled.is_alone;
-            slow(keyed, State::Miss { anew: false, alone, only_if_cached }, Fwd::UriMiss)
+            let no_collapse = facts.ruled.is_alone;
+            slow(keyed, State::Miss { bypass_stored: false, no_collapse, only_if_cached }, Fwd::UriMiss)
         }
         Err(NotNow::Unsatisfiable { complete }) => {
             slow(keyed, State::Synth(Fault::RangeNotSatisfiable { complete }), Fwd::Partial)
@@ -313,7 +317,7 @@ fn variant(
     key::hash_of_variant(primary, turn.hash(key))
 }
 
-/// Reason for which a stored object cannot be sent within this turn.
+/// Reason why a stored object cannot be sent within this turn.
 enum NotNow {
     /// The object's memory is being freed.
     Gone,

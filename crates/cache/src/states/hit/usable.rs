@@ -53,7 +53,7 @@ pub(super) fn usable(
     if object.expires_s() <= store_s(now_s) {
         return Err((false, Fwd::Stale));
     }
-    // The object was stored later than now: the clock was set back, and it is unknown by how much. By the
+    // The object was stored at a later time than now: the clock was set back by an unknown amount. By the
     // clock alone the object would be used for longer than its lifetime.
     if meta.born_s > now_s + CLOCK_BACK_S_MAX {
         return Err((true, Fwd::Stale));

@@ -1,15 +1,17 @@
-//! Selection of the objects that are written to the file: all, or those that were requested again.
+//! Selection of the objects that are written to the file: all, or only those that are requested a second
+//! time.
 //!
 //! ```text
 //! first request ─▶ in memory; its hash in the filter ─┬─▶ a hit while in memory ─▶ written
 //!                                                     └─▶ evicted, and fetched again ─▶ written at once
 //! ```
 //! Many objects of a site are requested only once. With [`Admission::SecondRequest`] they do not wear the
-//! disk, and the file has room for the others. The price: objects requested only once are lost with the
-//! memory.
+//! disk, and the file has room for other objects. The price: objects requested only once are lost when the
+//! process ends.
 //!
 //! *Memory:* the owner's. *Bounds:* [`DOOR_HASHES`] remembered hashes (the newest), and [`WAITING_MAX`]
-//! objects in memory that are checked repeatedly for a visit. Beyond them an object needs one more request.
+//! objects in memory that are checked repeatedly for a visit. Beyond these bounds an object needs one more
+//! request.
 
 use std::collections::VecDeque;
 
@@ -22,13 +24,13 @@ use crate::{
     },
 };
 
-/// Remembered hashes of objects that were requested once, for each core: 4.5 bytes each.
+/// Number of hashes remembered for objects that were requested once, for each core: 4.5 bytes each.
 const DOOR_HASHES: usize = 1 << 18;
-/// Maximum objects in memory that wait for a second request, for each core.
+/// Maximum number of objects in memory that wait for a second request, for each core.
 const WAITING_MAX: usize = 1 << 16;
 /// Number of waiting objects that one step examines.
 const LOOKED_AT_A_STEP: usize = 1024;
-/// Bytes of a share for each hash, the measure by which the ghost list is sized.
+/// Bytes of a shard for each remembered hash: the ratio by which the ghost list is sized.
 const BYTES_A_HASH: usize = 1024;
 
 /// Condition under which an object is written to the file.
@@ -55,12 +57,12 @@ impl AdmissionFilter {
         (admission == Admission::SecondRequest).then(fresh)
     }
 
-    /// Returns whether the object was stored before, not too long ago. If not, it is remembered.
+    /// Returns whether the object was already stored recently. If not, it is remembered.
     fn knows(&mut self, hash: Hash) -> bool {
         if self.seen.recall(hash).is_some() {
             return true;
         }
-        // `usize::MAX` objects: entries do not age here, because the filter is not tied to the size of
+        // `usize::MAX` objects mean that entries do not age, because the filter is independent of the size of
         // memory.
         self.seen.remember(hash, EvictedFrom::Probation, usize::MAX);
         if self.waiting.len() >= WAITING_MAX {
@@ -72,8 +74,8 @@ impl AdmissionFilter {
 }
 
 impl Shard {
-    /// Returns whether an object that was stored just now may go to the file. An object that replaces one on
-    /// the file always may.
+    /// Returns whether an object that was just stored may be written to the file. An object that replaces one
+    /// on the file always may.
     pub(super) fn is_admitted(&mut self, hash: Hash) -> bool {
         let Some(file) = &mut self.file else { return false };
         let is_admitted = match &mut file.door {
@@ -89,7 +91,7 @@ impl Shard {
         is_admitted
     }
 
-    /// Returns whether an object that is about to be evicted, and is not on the file, may go there.
+    /// Returns whether an object that is about to be evicted, and is not on the file, may be written there.
     pub(super) fn is_admitted_late(&self, was_visited: bool) -> bool {
         was_visited || self.file.as_ref().is_none_or(|file| file.door.is_none())
     }

@@ -1,8 +1,8 @@
 //! Objects that are on the file and may not be in memory: finding and restoring them.
 //!
 //! ```text
-//! miss of memory ─▶ cold: the directory knows where ─▶ a helper reads ─▶ restore: in probation, as it was
-//!                                                          └ damaged: dropped from the directory
+//! miss of memory ─▶ cold: location from the directory ─▶ a helper reads ─▶ restore: in probation, as it was
+//!                                                            └ damaged: dropped from the directory
 //! ```
 
 use super::{
@@ -20,7 +20,7 @@ use crate::{
     },
 };
 
-/// Location of an object on the file.
+/// Location and length of an object's record on the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileRecord {
     /// Location of the object's record.
@@ -41,7 +41,7 @@ pub struct FileRun {
 }
 
 impl Shard {
-    /// Returns the location of an object that memory lacks, if it is on the file and has not expired. Its
+    /// Returns the location of an object that is not in memory, if it is on the file and has not expired. Its
     /// head may be in another record: see [`Shard::cold_head`].
     pub fn find_on_file(&mut self, hash: Hash, now_s: u32) -> Option<FileRecord> {
         let Self { local, file, .. } = self;
@@ -56,8 +56,8 @@ impl Shard {
         Some(file.bodies.find(hash.word()).unwrap_or(own))
     }
 
-    /// Returns until when the file keeps an object, in seconds of the store's time, if it has the object.
-    /// Changes nothing, unlike [`cold`](Self::cold).
+    /// Returns the expiry of an object on the file, in seconds on the store's clock, if the file has the
+    /// object. Unlike [`cold`](Self::find_on_file), changes nothing.
     pub fn on_file_until_s(&self, hash: Hash, now_s: u32) -> Option<u32> {
         let file = self.file.as_ref()?;
         let kept = file.known(hash.word()).filter(|kept| kept.expires_s > now_s)?;
@@ -66,7 +66,7 @@ impl Shard {
         is_there.then_some(kept.expires_s)
     }
 
-    /// Drops an object that is on the file but cannot be read.
+    /// Drops an object whose record on the file cannot be read.
     pub fn damaged(&mut self, hash: Hash, location: Location) {
         let tally = &self.local.store.shards[self.local.core].tally;
         if let Some(file) = &mut self.file
@@ -78,7 +78,7 @@ impl Shard {
         }
     }
 
-    /// Reads a record that is still in memory on its way to the file, without waiting.
+    /// Reads, without waiting, a record that is still in memory because it is not on the file yet.
     pub fn held(&self, cold: FileRecord) -> Option<Vec<u8>> {
         let reader = &self.file.as_ref()?.reader;
         reader.read_held(cold.location, cold.payload_bytes as usize)
@@ -89,7 +89,7 @@ impl Shard {
     /// `head` is the record that was read at [`Shard::cold_head`], if that returned a location.
     ///
     /// # Errors
-    /// The errors of [`Shard::insert`].
+    /// Returns the same errors as [`Shard::insert`].
     pub fn restore(
         &mut self,
         hash: Hash,
@@ -100,7 +100,8 @@ impl Shard {
     ) -> Result<bool, InsertRefusal> {
         let Some(file) = &self.file else { return Ok(false) };
         let own = file.known(hash.word()).map(|kept| kept.location);
-        // The record to which the directory points, and whether the body's record is the one that it names.
+        // `top` is the record to which the directory points; `body` tells whether the body's record is the
+        // one that the head names.
         let (top, body) = match (head, file.bodies.find(hash.word())) {
             (None, None) => (Some(cold.location), true),
             (Some((at, head)), Some(body)) => {
@@ -117,7 +118,7 @@ impl Shard {
         }
         let header = &image.header;
         if header.in_parts && !self.has_all_parts(hash, image) {
-            // The process ended before all parts were written.
+            // The previous process ended before all parts were written.
             if let Some(file) = &mut self.file {
                 file.end(hash);
             }
@@ -135,8 +136,8 @@ impl Shard {
             expires_s: youngest.header.expires_s,
             now_s,
         };
-        // The body may be sent from the file only if the record there has the layout that this process would
-        // write.
+        // The body may be sent from the file only if the record there has the same layout as a record that
+        // this process would write.
         let is_as_in_memory = head.is_none() && image.is_laid_out_as_ours();
         self.insert_as(
             new,
@@ -154,7 +155,7 @@ impl Shard {
         Ok(true)
     }
 
-    /// Returns whether the parts that an object's list names are those that the file has.
+    /// Returns whether the parts named by an object's list are the ones known to be on the file.
     fn has_all_parts(&self, hash: Hash, image: &Image<'_>) -> bool {
         let Some(file) = &self.file else { return false };
         let list = PartsList::parse(image.body, hash.word());
@@ -165,8 +166,8 @@ impl Shard {
 }
 
 impl Object<'_> {
-    /// Returns the object's location on the file, if it was copied there as one record. Check with the log's
-    /// reader whether it is written ([`Reader::is_on_file`](crate::log::Reader::is_on_file)), and pin it
+    /// Returns the object's location on the file, if it was copied there as one record. Use the log's reader
+    /// to check whether it is written ([`Reader::is_on_file`](crate::log::Reader::is_on_file)), and to pin it
     /// there ([`Reader::pin`](crate::log::Reader::pin)).
     pub fn on_file(&self) -> Option<FileRun> {
         let record = self.local.store.record(self.slot.location());

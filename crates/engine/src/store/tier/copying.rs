@@ -6,7 +6,7 @@ use crate::{
     store::{Hash, PinnedObject},
 };
 
-/// A pinned object of several extents, and the target of its copy.
+/// Progress of copying a pinned object of several extents to the file.
 #[derive(Debug)]
 pub(super) struct CopyProgress {
     object: PinnedObject,
@@ -15,25 +15,25 @@ pub(super) struct CopyProgress {
     copied: u64,
 }
 
-/// Target of a copy.
+/// Target on the file to which an object is copied.
 #[derive(Debug)]
 pub(super) enum CopyTarget {
-    /// A record, whose header, key and head have been written.
+    /// A single record, whose header, key and head have already been written.
     Record(RecordWriter),
-    /// Parts; the rest is written with their list.
+    /// Several parts; everything but the body is written later, with the list of parts.
     Parts(PartsWriter),
 }
 
-/// Result of a step.
+/// Result of one step of copying.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     /// More remains to be copied now.
     More,
-    /// The whole body is copied.
+    /// The whole body has been copied.
     Whole,
-    /// The disk must catch up first.
+    /// The disk must catch up before the copy can continue.
     Later,
-    /// Given up: the store wants the memory back, and the disk is behind.
+    /// The copy was given up: the store wants the memory back, and the disk is behind.
     GivenUp,
 }
 
@@ -42,7 +42,7 @@ impl CopyProgress {
         Self { object, hash, to, copied: 0 }
     }
 
-    /// Copies about `bytes` bytes; exactly one part if the target is parts.
+    /// Copies about `bytes` bytes of the body, or exactly one part if the target is a list of parts.
     pub(super) fn step(&mut self, writers: &mut LifetimeWriters, bytes: usize) -> Step {
         let Self { object, to, copied, .. } = self;
         let (body_bytes, expires_s) = (object.body_bytes(), object.expires_s());
@@ -72,7 +72,7 @@ impl CopyProgress {
                 }
             }
         }
-        // The copied bytes are not needed any more.
+        // Bytes that have been copied are not needed any more, so their segments are unpinned.
         self.object.release_before(self.copied);
         Step::More
     }
@@ -85,7 +85,7 @@ impl CopyProgress {
         &self.object
     }
 
-    /// Returns the parts, if the target is parts.
+    /// Returns the writer of the parts, if the target is a list of parts.
     pub(super) fn parts(&self) -> Option<&PartsWriter> {
         match &self.to {
             CopyTarget::Record(_) => None,
@@ -98,7 +98,7 @@ impl CopyProgress {
     }
 }
 
-/// Copies bytes `from..to` of the body.
+/// Copies bytes `from..to` of the body into a record.
 fn put_body(filling: &mut RecordWriter, object: &PinnedObject, from: u64, to: u64) {
     let mut at = from;
     while at < to {

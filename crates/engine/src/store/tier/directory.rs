@@ -1,4 +1,4 @@
-//! Directory of a shard's objects on the file: hash to location, 24 bytes an object and a quarter more for
+//! Directory of a shard's objects on the file: hash to location, 24 bytes per object and a quarter more for
 //! free entries.
 //!
 //! ```text
@@ -7,19 +7,19 @@
 //! *Memory:* plain memory of the shard's owner, which alone reads and writes it. Each table grows by itself,
 //! so that no step moves more than a 1024th of the entries. Before a table grows it drops entries that point
 //! into segments that have been given up (the log does not report those), so the number of entries is bounded
-//! by what the file holds. The directory also has a memory bound: a full table names the object that must
-//! make room for the next.
+//! by the capacity of the file. The directory also has a memory bound: a full table names the object that
+//! must make room for the next.
 
 use crate::log::Location;
 
-/// Number of tables; a power of two.
+/// Number of tables in a directory; a power of two.
 const TABLES: usize = 1024;
 /// Entries of the smallest allocated table.
 const TABLE_MIN: usize = 8;
-/// Number of entries examined to find the oldest, which makes room.
+/// Number of entries examined to find the oldest, which is removed to make room.
 const LOOKED_AT_TO_MAKE_ROOM: usize = 16;
 
-/// An object on the file.
+/// Directory entry of an object that is on the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FileObject {
     pub(crate) hash: u64,
@@ -30,7 +30,7 @@ pub(crate) struct FileObject {
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Entry {
-    /// Hash of the object; 0: vacant, because no object's hash is zero.
+    /// Hash of the object; 0: the entry is vacant, because no object's hash is zero.
     hash: u64,
     location: u64,
     expires_s: u32,
@@ -61,14 +61,15 @@ pub(super) struct Directory {
 }
 
 impl Directory {
-    /// Creates a directory for about `objects_max` objects at most.
+    /// Creates a directory for at most about `objects_max` objects.
     pub(super) fn new(objects_max: u64) -> Self {
         let table_max = usize::try_from(objects_max / TABLES as u64).unwrap_or(usize::MAX).max(TABLE_MIN);
         Self { tables: (0..TABLES).map(|_| Table::default()).collect(), len: 0, capacity: 0, table_max }
     }
 
     /// Returns the object that must be removed before an object with this hash can be entered, if its table
-    /// is full. Of the few entries examined, that is one whose record is gone, or else the one written first.
+    /// is full. Of the few entries examined, one whose record is gone is preferred, else the one written
+    /// first.
     pub(super) fn choose_victim(
         &self,
         hash: u64,
@@ -110,7 +111,7 @@ impl Directory {
     }
 
     /// Enters an object and returns the entry with the same hash that it replaces. `is_living` tells whether
-    /// an older entry still has its record.
+    /// the record of an existing entry is still on the file.
     pub(super) fn insert(
         &mut self,
         kept: FileObject,
@@ -143,8 +144,8 @@ impl Directory {
         table.entries[hole] = Entry::default();
         table.used -= 1;
         self.len -= 1;
-        // Entries after the hole move up if the hole lies between their home and their position, so no
-        // tombstones are needed.
+        // Entries after the hole move up if the hole lies between their home position and their current one,
+        // so no tombstones are needed.
         let len = table.entries.len();
         let mut at = hole;
         loop {
@@ -196,7 +197,7 @@ impl Table {
         self.entries[at] = entry;
     }
 
-    /// Drops entries whose records are gone, and grows by a third if those were less than a quarter.
+    /// Drops entries whose records are gone, and grows by a third if these were less than a quarter.
     fn rebuild(&mut self, is_living: &impl Fn(Location) -> bool) {
         let living: Vec<Entry> = self
             .entries
@@ -213,12 +214,12 @@ impl Table {
 }
 
 fn table_of(hash: u64) -> usize {
-    // The lowest bits choose the shard, the highest the index page; any of the bits between will do.
+    // The lowest bits choose the shard, the highest choose the index page; any bits between them will do.
     (hash >> 20) as usize % TABLES
 }
 
 fn home(hash: u64, len: usize) -> usize {
-    // Multiplied, because the bits that chose the table are the same for all its entries.
+    // The hash is multiplied first, because the bits that chose the table are the same for all its entries.
     (((hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) * len as u64) >> 32) as usize
 }
 

@@ -1,4 +1,4 @@
-//! Records that recovery finds on the file at the start, until each core's objects are known.
+//! Records that recovery finds on the file at the start, collected until each core's objects are known.
 //!
 //! ```text
 //! records, in any order ─▶ directories (the newest of each hash) ─┐
@@ -18,11 +18,11 @@ use crate::{
     store::hash::Hash,
 };
 
-/// Records found on a file.
+/// Records that recovery has found on the file so far.
 pub(super) struct RecoveryIndex {
     header: Header,
     now_s: u32,
-    /// Directories of objects, one for each core; likewise `parts` and `heads`.
+    /// Directories of objects, one for each core, like `parts` and `heads`.
     directories: Vec<Directory>,
     parts: Vec<FoundParts>,
     heads: Vec<FoundHeads>,
@@ -44,18 +44,18 @@ impl RecoveryIndex {
         }
     }
 
-    /// Notes a found record; returns whether it is live, as far as is known yet.
+    /// Registers a record that recovery found; returns whether it is live, as far as is known yet.
     pub(super) fn note(&mut self, found: &FoundRecord) -> bool {
         let hash = Hash::from_word(found.hash);
         let owner = hash.owner(self.directories.len());
         if found.kind == PART {
             self.parts[owner].part(found.hash, found.tag, found.location, found.payload_bytes);
             self.deadlines.note(self.header.segment_of(found.location), found.location, NEVER);
-            // Live until its object is known.
+            // The part is live until the object to which it belongs is known.
             return true;
         }
         if found.is_claimed {
-            // Live until the claiming head is known; the body's own expiry does not matter.
+            // The body is live until the head that claims it is known; the body's own expiry does not matter.
             let is_body = found.kind == OBJECT;
             if is_body {
                 let FoundRecord { location, payload_bytes, .. } = *found;
@@ -86,8 +86,8 @@ impl RecoveryIndex {
         true
     }
 
-    /// Returns whether a record is older than another with the same hash. Both exist if a deletion was lost
-    /// with damage, or never written; the later record is valid.
+    /// Returns whether a record is older than another with the same hash. Both exist if the deletion of the
+    /// older one was damaged or never written; the newer record is valid.
     fn is_older(&mut self, owner: usize, kept: &FileObject, found: &FoundRecord, number: u32) -> bool {
         let heads = &mut self.heads[owner];
         let other = self.directories[owner].find(kept.hash);
@@ -103,7 +103,7 @@ impl RecoveryIndex {
         }
     }
 
-    /// Builds the tier of each core, once the whole file has been read.
+    /// Builds the file tier of each core, once the whole file has been read.
     pub(super) fn tiers(self, log: &Log, admission: Admission) -> Vec<Tier> {
         let Self { header, mut directories, parts, heads, mut deadlines, outdated, .. } = self;
         let (reader, cores) = (log.reader(), directories.len());
@@ -130,7 +130,8 @@ impl RecoveryIndex {
     }
 }
 
-/// Assigns the heads of a core their bodies. A head without its body is no object and is dropped.
+/// Matches the heads of a core with their bodies. A head without a body is not a complete object and is
+/// dropped.
 fn bodies_of(
     directory: &mut Directory,
     heads: FoundHeads,

@@ -2,14 +2,14 @@
 //!
 //! ```text
 //!   | object: head, body |  ◀─claims─  | head alone, number 1 |  ◀─ended by─ | marker |
-//!            ▲                                                      ▲ written behind number 2
+//!            ▲                                                      ▲ written after number 2
 //!            └──────claims──────────  | head alone, number 2 |  ◀───┘         the directory leads here
 //! ```
-//! A head record deletes the object's record in the log's sense, and claims it. A program that does not know
-//! head records, or a start that finds the head missing, therefore finds no object, and never one with an
-//! outdated head. Small bodies are rewritten together with their head, so that one read restores them.
-//! *Memory:* the owner's, 40 bytes for each body whose head is elsewhere. *Bounds:* objects on the file;
-//! entries whose segments are gone are swept out when the number of entries has doubled.
+//! In the log, a head record ends the object's record and claims it. A program that does not know head
+//! records, or a start that finds the head missing, therefore finds no object, and never one with an outdated
+//! head. Small bodies are rewritten together with their head, so that one read restores them. *Memory:* the
+//! owner's, 40 bytes for each body whose head is elsewhere. *Bounds:* objects on the file; entries whose
+//! segments are gone are swept out when the number of entries has doubled.
 
 use std::collections::HashMap;
 
@@ -26,13 +26,13 @@ use crate::{
 
 /// Record kind of a head without its body.
 pub(super) const HEAD: Kind = Kind(64);
-/// Minimum bytes of a body that is not rewritten for a new head. Below it, the header of a record and the
-/// second read cost more.
+/// Minimum bytes of a body that is not rewritten for a new head. For smaller bodies, the header of a separate
+/// record and the second read would cost more.
 const BODY_BYTES_MIN: u64 = 16 << 10;
-/// Number of bodies from which the sweep for entries of freed segments begins.
+/// Minimum number of bodies for a sweep that removes entries of freed segments.
 const SWEEP_AT_MIN: usize = 64;
 
-/// Bodies whose head is in another record, by the hash of their object.
+/// Bodies whose head is in another record, by the hash of the object.
 #[derive(Debug)]
 pub(super) struct Bodies {
     of: HashMap<u64, Body>,
@@ -41,10 +41,10 @@ pub(super) struct Bodies {
 
 #[derive(Debug, Clone, Copy)]
 struct Body {
-    /// Record that was the object.
+    /// The object's original record, which now serves only as the body.
     cold: FileRecord,
-    /// Number of the object's latest head. Heads of one object come from different writers, so their
-    /// locations do not tell the order.
+    /// Number of the object's latest head. Heads of one object come from different writers, so the order
+    /// cannot be derived from their locations.
     number: u32,
 }
 
@@ -57,7 +57,7 @@ impl Bodies {
         self.of.get(&hash).map(|body| body.cold)
     }
 
-    /// Releases the body of an object to which no head leads any more.
+    /// Releases the body record of an object that no head belongs to any more.
     pub(super) fn release(&mut self, hash: u64, reader: &Reader) {
         if let Some(body) = self.of.remove(&hash) {
             body.cold.died(reader);
@@ -75,7 +75,7 @@ impl Bodies {
 }
 
 impl FileTier {
-    /// Returns whether all pieces of an object are still on the file.
+    /// Returns whether all records of an object are still on the file.
     pub(super) fn is_there(&self, hash: u64) -> bool {
         let lives = |location| self.reader.segment_of(location).is_some();
         self.known(hash).is_some_and(|kept| lives(kept.location))
@@ -84,8 +84,8 @@ impl FileTier {
 }
 
 impl Shard {
-    /// Returns the location of the head of an object whose body is in another record ([`Shard::cold`]); both
-    /// must be read.
+    /// Returns the location of an object's head if that is in another record than the body ([`Shard::find_on_file`]);
+    /// both records must then be read.
     pub fn cold_head(&self, hash: crate::store::Hash) -> Option<FileRecord> {
         let file = self.file.as_ref()?;
         file.bodies.find(hash.word())?;
@@ -93,14 +93,14 @@ impl Shard {
         Some(FileRecord { location, payload_bytes })
     }
 
-    /// Writes an object's new head to the file; its body too, if the body is short or not on the file.
+    /// Writes an object's new head to the file, and also its body if that is short or not on the file.
     pub(in crate::store) fn keep_head(&mut self, slot: Slot) {
         if !self.put_head(slot) {
             self.keep(slot);
         }
     }
 
-    /// Appends a head without its body; `false` if the whole object must be written.
+    /// Appends a head without its body; returns `false` if the whole object must be written instead.
     fn put_head(&mut self, slot: Slot) -> bool {
         if self.warming.is_some() {
             return false;
@@ -151,7 +151,7 @@ impl Shard {
     }
 }
 
-/// Heads and bodies that recovery finds, until they are matched.
+/// Heads and bodies found by recovery, collected until they can be matched.
 #[derive(Debug, Default)]
 pub(super) struct FoundHeads {
     /// The latest head by hash: its location, its number, and the location of its body.
@@ -160,13 +160,13 @@ pub(super) struct FoundHeads {
 }
 
 impl FoundHeads {
-    /// Notes a record that a head claims.
+    /// Registers a body record that is claimed by a head.
     pub(super) fn body(&mut self, hash: u64, cold: FileRecord) {
         self.bodies.insert(cold.location, (hash, cold));
     }
 
-    /// Returns whether this head is older than the one already found with its hash. If not, this head is now
-    /// the latest.
+    /// Returns whether this head is older than the one already found with the same hash. If not, this head
+    /// becomes the latest.
     pub(super) fn is_older(&mut self, hash: u64, location: Location, number: u32, body: Location) -> bool {
         let is_older = self.heads.get(&hash).is_some_and(|(_, other, _)| *other > number);
         if !is_older {
@@ -180,8 +180,8 @@ impl FoundHeads {
         self.heads.get(&hash).is_some_and(|(of, ..)| *of == location)
     }
 
-    /// Matches heads and bodies once the whole file has been read. Heads that are objects (`is_known`) get
-    /// their bodies; a head without a body is reported to `lost`.
+    /// Matches heads and bodies once the whole file has been read. Heads that are in the directory
+    /// (`is_known`) get their bodies; a head without a body is reported to `lost`.
     pub(super) fn matched(
         self,
         is_known: impl Fn(u64, Location) -> bool,

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! | magic 4 | flags 4 | key 4 | head 4 | extra 4 | tail 4 | body 8 | sequence 8 | kept until 4 | words 4 |
-//! | where the body is 8 | 0 8 | the caller's words, 8 each |                      128 bytes with eight of them
-//! | key | head | extra | body | tail |                             lengths as above, nothing between
+//! | location of the body 8 | 0 8 | the caller's words, 8 each |                     128 bytes with eight of them
+//! | key | head | extra | body | tail |                             lengths as above, without padding
 //! ```
 //! Flags: a program ignores unknown flags of the low half, and rejects an object with unknown flags of the
 //! high half. Two are known: a list of parts is in place of the body (`parts.rs`), or there is no body,
@@ -15,19 +15,19 @@
 
 use crate::{log::Location, store::record::META_WORDS};
 
-/// Bytes before the key, as this version writes them.
+/// Bytes before the key of an image, as this version writes them.
 pub(crate) const IMAGE_HEADER_BYTES: usize = FIXED_BYTES + 8 * META_WORDS;
-/// Bytes before the words.
+/// Bytes of an image before the caller's words.
 const FIXED_BYTES: usize = 64;
-/// Maximum number of words that a header may state.
+/// Maximum number of caller's words that an image may contain.
 const WORDS_MAX: usize = 32;
 const MAGIC: u32 = u32::from_le_bytes(*b"NTob");
-/// Flags that a program must know to use the object.
+/// Mask of the flags that a program must know to use the object.
 const MUST_KNOW: u32 = 0xffff_0000;
 const IN_PARTS: u32 = 1 << 16;
 const HEAD_ALONE: u32 = 1 << 17;
 
-/// An object's header.
+/// Header of an object's image on the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ImageHeader {
     pub(crate) key_bytes: u32,
@@ -37,17 +37,17 @@ pub(crate) struct ImageHeader {
     pub(crate) body_bytes: u64,
     /// Sequence number of the object in its shard; variants of other objects may refer to it.
     pub(crate) sequence: u64,
-    /// Expiry of the object.
+    /// Expiry of the object, in seconds on the store's clock.
     pub(crate) expires_s: u32,
-    /// True if the body is a list of parts.
+    /// True if the image contains a list of parts in place of the body.
     pub(crate) in_parts: bool,
-    /// Location of the record with body and tail, if this image is a head alone.
+    /// Location of the record with body and tail, if this image contains only a head.
     pub(crate) body_at: Option<Location>,
     pub(crate) meta: [u64; META_WORDS],
 }
 
 impl ImageHeader {
-    /// Returns the bytes of the whole image; `None` if that exceeds the address space.
+    /// Returns the length of the whole image in bytes; `None` if it exceeds the address space.
     pub(crate) fn bytes(&self) -> Option<usize> {
         self.bytes_with(META_WORDS)
     }
@@ -85,26 +85,26 @@ impl ImageHeader {
     }
 }
 
-/// An object as read from the file.
+/// An object as read from the file, parsed but not copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Image<'a> {
     pub(crate) header: ImageHeader,
-    /// Number of the caller's words in the image; differs from this version's if another version wrote it.
+    /// Number of the caller's words in the image; may differ from [`META_WORDS`] if another version wrote it.
     words: usize,
     /// Key under which the object is stored.
     pub key: &'a [u8],
-    /// The caller's bytes before the body.
+    /// Head of the object: bytes that the caller stored before the body.
     pub head: &'a [u8],
-    /// More of the caller's bytes before the body.
+    /// Additional bytes that the caller stored before the body.
     pub extra: &'a [u8],
-    /// The body.
+    /// Body of the object, or the list of its parts.
     pub body: &'a [u8],
-    /// The caller's bytes after the body.
+    /// Bytes that the caller stored after the body.
     pub tail: &'a [u8],
 }
 
 impl<'a> Image<'a> {
-    /// Parses a record's payload; `None` if it is not an object, or one that this version must not use.
+    /// Parses a record's payload; `None` if it is not an object, or is one that this version must not use.
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
         let (fixed, rest) = bytes.split_first_chunk::<FIXED_BYTES>()?;
         let u32_at = |at: usize| u32::from_le_bytes([fixed[at], fixed[at + 1], fixed[at + 2], fixed[at + 3]]);
@@ -143,8 +143,8 @@ impl<'a> Image<'a> {
         Some(Self { header, words, key, head, extra, body, tail })
     }
 
-    /// Returns whether the body begins at the offset in the record at which this version would have written
-    /// it.
+    /// Returns whether the body begins at the same offset in the record as if this version had written the
+    /// image.
     pub(crate) fn is_laid_out_as_ours(&self) -> bool {
         self.words == META_WORDS
     }
@@ -194,7 +194,7 @@ mod tests {
             for cut in 0..bytes.len() {
                 prop_assert_eq!(Image::parse(&bytes[..cut]), None);
             }
-            // The parser returns without a panic for any changed byte.
+            // The parser must not panic for any changed byte.
             bytes[at] = value;
             let _ = Image::parse(&bytes);
         }

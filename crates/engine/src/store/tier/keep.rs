@@ -3,7 +3,7 @@
 //! ```text
 //! link ─▶ admitted? ─┬ one record: copied at once
 //!                    ├ in extents: copied some at a time (`copying.rs`), while it is pinned
-//!                    └ longer than a record of the log: in parts (`large.rs`)
+//!                    └ longer than a record of the log: split into parts (`large.rs`)
 //! ```
 
 use super::{
@@ -20,14 +20,14 @@ use crate::{
 
 /// Maximum number of large objects that are being copied into the log at once.
 pub(super) const COPIES_MAX: usize = 64;
-/// Bytes that one step copies, which takes some tens of microseconds.
+/// Maximum bytes copied in one step, which takes some tens of microseconds.
 const COPY_BYTES_A_STEP: usize = 256 << 10;
 
 impl Shard {
-    /// Writes an object that was linked just now to the file.
+    /// Writes an object that was just linked to the file, if it is admitted there.
     pub(in crate::store) fn keep(&mut self, slot: Slot) {
         if let Some(warming) = &mut self.warming {
-            // Room for this was checked when the object was begun.
+            // Room for this hash was checked when the object was begun.
             warming.touch(slot.hash);
             return;
         }
@@ -39,7 +39,7 @@ impl Shard {
         }
     }
 
-    /// Makes sure that an object about to be evicted from memory is on the file.
+    /// Ensures that an object about to be evicted from memory is on the file.
     pub(in crate::store) fn keep_evicted(&mut self, slot: Slot, was_visited: bool) {
         let Some(file) = &self.file else { return };
         let is_kept = file.is_there(slot.hash);
@@ -52,7 +52,7 @@ impl Shard {
         }
     }
 
-    /// Copies an object to the file, or starts copying it. If refused, nothing has changed, except that an
+    /// Copies an object to the file, or starts copying it. If refused, the file is unchanged, except that an
     /// older copy of an object in extents is gone.
     pub(super) fn put(&mut self, slot: Slot) -> Result<(), AppendRefusal> {
         let Self { local, file, .. } = self;
@@ -65,7 +65,7 @@ impl Shard {
         if object.is_in_parts() {
             mark = mark_of(object.sequence());
             if file.large.get(&slot.hash).is_none_or(|owned| owned.mark != mark) {
-                // A list without its parts is not worth keeping.
+                // A list of parts is useless without its parts.
                 return Ok(());
             }
         }
@@ -74,7 +74,7 @@ impl Shard {
         };
         file.copies.retain(|copying| copying.hash() != hash);
         if slot.is_chained() {
-            // The copy takes several steps, and the object that it replaces is outdated from now on.
+            // The copy takes several steps, during which the older object on the file would be outdated.
             file.end(hash);
         }
         if !slot.is_chained() {
@@ -111,7 +111,7 @@ impl Shard {
         }
     }
 
-    /// Copies some more of the pending data to the file; returns whether more remains.
+    /// Copies a further piece of the pending objects to the file; returns whether more remains.
     pub fn copy_to_file(&mut self) -> bool {
         if let Some(file) = &mut self.file {
             file.write_ends();
@@ -145,7 +145,7 @@ impl Shard {
     }
 }
 
-/// Returns the lengths of an object in memory, with 0 for the body.
+/// Returns the lengths of an object's parts in memory, with 0 for the body.
 pub(super) fn lengths_of(object: &Object<'_>) -> Lengths {
     let [key, head, extra, tail] =
         [object.key(), object.head(), object.extra(), object.tail()].map(|part| part.len());

@@ -1,10 +1,10 @@
-//! Objects in parts: writing them to the file, and tracking their parts.
+//! Objects that are stored on the file in parts: writing the parts, and keeping track of them.
 //!
 //! ```text
-//!  larger than a segment, in memory ── copying.rs, a part a step ─┐
-//!                                                                 ├─▶ parts ─▶ list ─▶ directory, and the parts' places
-//!  larger than memory takes ── begin_large, append_part, as it ───┘
-//!                              arrives ─▶ finish_large: its list in memory, as an object
+//!  larger than a segment, in memory ── copying.rs, one part per step ─┐
+//!                                                                     ├─▶ parts ─▶ list ─▶ directory, parts by object
+//!  too large for memory ── begin_large, append_part, as it arrives ───┘
+//!                          ─▶ finish_large: its list in memory, as an object
 //! ```
 //! The parts die with their list: removing the list from the directory releases them.
 
@@ -32,12 +32,12 @@ use crate::{
 
 /// Maximum number of times a clean shutdown waits for the disk to accept large objects that are being copied.
 const END_WAITS_MAX: usize = 5000;
-/// Duration of each such wait.
+/// Duration of each wait for the disk at a clean shutdown.
 const END_WAIT: Duration = Duration::from_millis(1);
-/// Number of objects in parts from which the sweep for objects with lost lists begins.
+/// Minimum number of objects in parts for a sweep that removes objects with lost lists.
 pub(super) const SWEEP_AT_MIN: usize = 64;
 
-/// Returns the maximum body bytes of an object on the file of this reader.
+/// Returns the maximum body length of an object on this reader's file.
 pub(super) fn body_bytes_max(reader: &Reader) -> u64 {
     reader.usage().capacity_bytes / FILE_SHARE
 }
@@ -58,19 +58,19 @@ pub struct LargeObjectWriter {
 }
 
 impl LargeObjectWriter {
-    /// Returns the bytes of the whole body.
+    /// Returns the length of the whole body in bytes.
     pub fn body_bytes(&self) -> u64 {
         self.body_bytes
     }
 
-    /// Returns the bytes of the next part; 0 when all parts are written.
+    /// Returns the length of the next part in bytes; 0 if all parts are written.
     pub fn next_bytes(&self) -> usize {
         self.parts.next_bytes()
     }
 }
 
 impl FileTier {
-    /// Appends an object's record, in place of the one with its hash. If refused, nothing has changed.
+    /// Appends an object's record, replacing the one with the same hash. If refused, the file is unchanged.
     pub(super) fn append_object(
         &mut self,
         tally: &Tally,
@@ -89,7 +89,7 @@ impl FileTier {
         Ok(location)
     }
 
-    /// Appends an object from memory with a list of parts in place of its body.
+    /// Appends an object from memory, with a list of parts in place of its body.
     fn append_list(
         &mut self,
         tally: &Tally,
@@ -109,8 +109,8 @@ impl FileTier {
         })
     }
 
-    /// Completes an object whose body was copied. Returns the copy as the error if there is no room for the
-    /// list now.
+    /// Completes an object whose body has been copied. Returns the copy as the error if there is no room for
+    /// the list of parts now.
     pub(super) fn finish_copy(
         &mut self,
         tally: &Tally,
@@ -139,7 +139,7 @@ impl FileTier {
     #[expect(clippy::disallowed_methods, reason = "the loop has ended, and nobody waits for it but the end")]
     pub(super) fn copy_the_rest(&mut self) {
         let mut waits_left = END_WAITS_MAX;
-        // Counters are not read any more from here on.
+        // A throwaway tally, because the counters are not read any more during shutdown.
         let tally = Tally::default();
         while let Some(mut copying) = self.copies.pop_front() {
             let unfinished = match copying.step(&mut self.writers, usize::MAX) {
@@ -162,7 +162,7 @@ impl FileTier {
         }
     }
 
-    /// Records the parts of the object that was entered last.
+    /// Records which parts belong to the object that was just entered into the directory.
     pub(super) fn own(&mut self, tally: &Tally, hash: u64, owned: OwnedParts) {
         tally.file_parts.add(owned.len() as u64);
         if let Some(old) = self.large.insert(hash, owned) {
@@ -173,7 +173,7 @@ impl FileTier {
         }
     }
 
-    /// Releases the parts of an object that is gone.
+    /// Releases the parts of an object that is no longer on the file.
     pub(super) fn release_parts(&mut self, hash: u64) {
         if let Some(owned) = self.large.remove(&hash) {
             owned.died(&self.reader);
@@ -185,7 +185,7 @@ impl FileTier {
         self.large.get(&hash).is_some_and(|owned| !owned.are_there(&self.reader))
     }
 
-    /// Releases parts whose list is gone with its segment and was not requested since.
+    /// Releases the parts of objects whose list is gone with its segment and that were not requested since.
     fn sweep(&mut self) {
         let Self { large, directory, reader, .. } = self;
         let is_gone = |hash: &u64, _: &mut OwnedParts| {
@@ -211,7 +211,7 @@ impl Shard {
         let payload_bytes_max = file.writers.payload_bytes_max();
         let part_bytes = PART_BODY_BYTES_MAX.min(payload_bytes_max - PART_HEADER_BYTES);
         let rest = list_bytes(body_bytes, part_bytes)?;
-        // The list must fit into one record in memory and one on the file.
+        // The list of parts must fit into one record in memory and one on the file.
         let lengths = Lengths { rest, ..names };
         let memory = lengths.units()? as usize * UNIT;
         let fits = body_bytes > 0
@@ -221,8 +221,8 @@ impl Shard {
         fits.then(|| PartsWriter::new(hash.word(), id, body_bytes, part_bytes, file.reader.clone()))
     }
 
-    /// Starts copying an object in memory that is longer than a segment. If its parts are on the file
-    /// already, only the list is written, with the new expiry.
+    /// Starts copying an object in memory that is longer than a segment. If its parts are already on the
+    /// file, only the list is written, with the new expiry.
     pub(super) fn put_in_parts(&mut self, slot: Slot) -> Result<(), AppendRefusal> {
         let object = Object { local: &self.local, slot };
         let (hash, id) = (slot.hash(), object.sequence());
@@ -243,7 +243,7 @@ impl Shard {
             return Ok(());
         }
         file.copies.retain(|copying| copying.hash() != hash);
-        // The copy takes several steps, and the object that it replaces is outdated from now on.
+        // The copy takes several steps, during which the older object on the file would be outdated.
         file.end(hash);
         if file.copies.len() >= COPIES_MAX {
             return Err(AppendRefusal::Busy);
@@ -256,8 +256,8 @@ impl Shard {
     }
 
     /// Begins an object that is too large for memory but may fit on the file. `None` if there is no file, the
-    /// file is still being read, or it does not take the object (larger than a share of the file, length
-    /// unknown, not requested before).
+    /// file is still being read, or the object is not accepted there (larger than the allowed fraction of the
+    /// file, length unknown, not requested before).
     pub fn begin_large(&mut self, object: &NewObject<'_>) -> Option<LargeObjectWriter> {
         let BodyLength::Exact(body_bytes) = object.body else { return None };
         if self.is_warming() || self.file.is_none() {
@@ -299,7 +299,7 @@ impl Shard {
         })
     }
 
-    /// Stores the object, in place of an older one, once all parts have been appended.
+    /// Stores the object, replacing an older one, once all parts have been appended.
     ///
     /// # Errors
     /// [`AppendRefusal`] if the log cannot take the list now; the writer is unchanged.
@@ -354,20 +354,20 @@ impl Shard {
             if self.insert_as(new, &list, &[], Some(restored)).is_err()
                 && let Some((slot, at)) = self.index.find(self.shared(), hash)
             {
-                // The new object is on the file nevertheless, so the one that it replaces must not be found
-                // in memory.
+                // The new object is on the file nevertheless, so the older one must not be found in memory.
                 self.unlink_at(slot, at);
             }
         }
         Ok(())
     }
 
-    /// Counts a large object that could not be stored, because the disk was behind.
+    /// Counts a large object that could not be stored because the disk was behind.
     pub fn refused_large(&self) {
         self.tally().file_refused.add(1);
     }
 
-    /// Drops the object with this sequence number, because one of its parts is missing or damaged.
+    /// Drops the object with this sequence number, because one of its parts on the file is missing or
+    /// damaged.
     pub fn lost_part(&mut self, hash: Hash, key: &[u8], id: u64) {
         if self.lookup_owned(hash, key).is_some_and(|object| object.is_in_parts() && object.sequence() == id)
         {

@@ -1,4 +1,4 @@
-//! A core's writers, one for each class of lifetimes, and the segments that have expired.
+//! A core's log writers, one for each class of lifetimes, and the segments that have expired.
 //!
 //! ```text
 //!  up to a minute ─▶ short  ─┐
@@ -6,10 +6,10 @@
 //!  longer         ─▶ long   ─┘
 //! ```
 //! With mixed lifetimes, most objects of a segment would expire long before the segment is the oldest and
-//! given up; meanwhile segments with many good objects would be given up for want of room. Records of
+//! given up; meanwhile segments with many useful objects would be given up for lack of room. Records of
 //! deletions go to the long class, because they are small and few.
 //!
-//! *Memory:* the owner's, 24 bytes a segment. *Bounds:* one step examines [`SEGMENTS_A_LOOK`] segments.
+//! *Memory:* the owner's, 24 bytes per segment. *Bounds:* one step examines [`SEGMENTS_A_LOOK`] segments.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -22,17 +22,17 @@ use crate::{
 
 /// Number of log writers of each core: one for each class of lifetimes.
 pub const WRITERS_PER_CORE: usize = 3;
-/// Expiry that never comes.
+/// Expiry time of records that never expire.
 pub(super) const NEVER: u32 = u32::MAX;
-/// Index of the writer for deletions.
+/// Index of the log writer for deletions.
 const ENDS: usize = Lifetime::Long as usize;
-/// Segments that one step examines.
+/// Number of segments that one step examines.
 const SEGMENTS_A_LOOK: usize = 64;
 
-/// Tickets to wait for until the disk has everything: one for each class with something to write.
+/// Tickets to wait for until the disk has all appended records: one for each class with pending writes.
 pub(super) type Tickets = smallvec::SmallVec<[(Arc<Progress>, Ticket); WRITERS_PER_CORE]>;
 
-/// Time until which a record in a segment is valid, as far as one core knows.
+/// Time until which some record in a segment is valid, as far as one core knows.
 #[derive(Debug, Clone, Copy)]
 struct SegmentDeadline {
     /// Location of a record in the segment, which identifies the segment's current use.
@@ -40,32 +40,32 @@ struct SegmentDeadline {
     s: u32,
 }
 
-/// Deadlines of all segments.
+/// Deadlines after which the segments hold no valid records.
 #[derive(Debug)]
 pub(super) struct Deadlines {
     segments: Box<[Option<SegmentDeadline>]>,
     next: usize,
 }
 
-/// Log writers of a core, by class of lifetimes.
+/// Log writers of a core, one per class of lifetimes.
 #[derive(Debug)]
 pub(super) struct LifetimeWriters {
     writers: [Writer; WRITERS_PER_CORE],
     reader: Reader,
     deadlines: Deadlines,
-    /// Current time, as last set by the owner.
+    /// Current time in seconds, as last set by the owner.
     now_s: u32,
 }
 
-/// Records whose deletions may not be on the file yet, by hash: the newest of each.
+/// Records whose deletions may not be on the file yet, by hash: the newest record per hash.
 ///
-/// Two generations, so that each deletion need not store its ticket: once all of the older generation are
-/// written, the younger becomes the older.
+/// There are two generations, so that each deletion need not store its ticket: once all deletions of the
+/// older generation are written, the younger becomes the older.
 #[derive(Debug, Default)]
 pub(super) struct UnwrittenEnds {
     young: HashMap<u64, Location>,
     old: HashMap<u64, Location>,
-    /// Ticket that is written once the older generation is.
+    /// Ticket of the last deletion in the older generation.
     old_until: Ticket,
 }
 
@@ -78,7 +78,7 @@ impl UnwrittenEnds {
         self.young.get(&hash).or_else(|| self.old.get(&hash)).copied()
     }
 
-    /// Forgets deletions that are written. Called only while no deletion is waiting to be appended.
+    /// Forgets deletions that are written. Must only be called while no deletion is waiting to be appended.
     pub(super) fn look(&mut self, writers: &LifetimeWriters) {
         let is_idle = self.young.is_empty() && self.old.is_empty();
         if !is_idle && writers.progress_of_ends().is_written(self.old_until) {
@@ -89,12 +89,12 @@ impl UnwrittenEnds {
 }
 
 impl Deadlines {
-    /// Creates deadlines for `segments` segments, none of them known.
+    /// Creates the table of deadlines for `segments` segments, all of them unknown.
     pub(super) fn new(segments: usize) -> Self {
         Self { segments: vec![None; segments].into(), next: 0 }
     }
 
-    /// Notes that a record at `of` in the segment is valid until `until_s`.
+    /// Notes that the record at `of`, in this segment, is valid until `until_s`.
     pub(super) fn note(&mut self, segment: u32, of: Location, until_s: u32) {
         let Some(known) = self.segments.get_mut(segment as usize) else { return };
         match known {
@@ -103,7 +103,7 @@ impl Deadlines {
         }
     }
 
-    /// Returns the deadlines that one core out of `cores` watches.
+    /// Returns the deadlines of the segments that one core out of `cores` watches.
     pub(super) fn share(&self, core: usize, cores: usize) -> Self {
         let of = self.segments.iter().enumerate();
         let segments = of.map(|(segment, until)| until.filter(|_| segment % cores == core)).collect();
@@ -116,17 +116,17 @@ impl LifetimeWriters {
         Self { writers, reader, deadlines, now_s: 0 }
     }
 
-    /// Sets the current time.
+    /// Sets the current time in seconds.
     pub(super) fn tell(&mut self, now_s: u32) {
         self.now_s = now_s;
     }
 
-    /// Returns the writer for records that are valid until `until_s`.
+    /// Returns the log writer for records that are valid until `until_s`.
     pub(super) fn of(&mut self, until_s: u32) -> &mut Writer {
         &mut self.writers[Lifetime::for_lifetime(until_s.saturating_sub(self.now_s)) as usize]
     }
 
-    /// Begins a record like [`Writer::begin`], in the writer for its lifetime.
+    /// Begins a record like [`Writer::begin`], in the log writer for its lifetime.
     pub(super) fn begin(
         &mut self,
         new: NewRecord,
@@ -168,12 +168,12 @@ impl LifetimeWriters {
         self.writers[ENDS].progress()
     }
 
-    /// Returns the ticket that is written once all deletions so far are.
+    /// Returns the ticket of the last deletion so far.
     fn last_of_ends(&self) -> Ticket {
         self.writers[ENDS].last()
     }
 
-    /// Examines the next few segments and gives up those in which nothing is valid any more.
+    /// Examines the next few segments and gives up those that hold no valid record any more.
     pub(super) fn give_up_what_is_over(&mut self) {
         let Deadlines { segments, next } = &mut self.deadlines;
         for _ in 0..SEGMENTS_A_LOOK.min(segments.len()) {

@@ -1,11 +1,11 @@
 //! The file tier below a shard's memory: stored objects are also written to the file and restored from there.
 //!
 //! ```text
-//!            link ─▶ copied into the log's buffer ─▶ helpers write it within `flush`
-//!  memory ◀─────────────────────────────────────────────┐
-//!  (index, arena)  a miss that the directory knows ─▶ a helper reads ─▶ restored, in probation ─┘
-//!            evict ─▶ nothing: it is on the file (written anew if its segment has been given up)
-//!            unlink, replace ─▶ its end is in the log, before that is acknowledged
+//!           link ─▶ copied into the log's buffer ─▶ helpers write it within `flush`
+//! memory ◀─────────────────────────────────────────────┐
+//! (index, arena)  a miss that the directory knows ─▶ a helper reads ─▶ restored, in probation ─┘
+//!           evict ─▶ no write: it is on the file (written again if its segment has been given up)
+//!           unlink, replace ─▶ its end is in the log, before that is acknowledged
 //! ```
 //! *Core:* the shard's owner. *Memory:* the directory, plain memory of the owner. *Bounds:* deletions that
 //! the log has not written yet (at most as many as there are objects on the file) and large objects that are
@@ -55,31 +55,33 @@ pub(super) use warming::WarmupChanges;
 
 /// Record kind of an object.
 const OBJECT: Kind = Kind(1);
-/// Bits of a sequence number below the epoch, which grows by at least a thousand with each start.
+/// Number of low bits of a sequence number; the epoch above them grows by at least a thousand with each
+/// start.
 const SEQUENCE_BITS: u32 = 20;
 
-/// File tier of a shard.
+/// A shard's objects on the file, and what is needed to write and find them.
 #[derive(Debug)]
 pub(super) struct FileTier {
     writers: LifetimeWriters,
     reader: Reader,
     directory: Directory,
-    /// Deletions that the log has refused. While this is not empty, no purge is acknowledged.
+    /// Deletions that the log has refused and that must be retried. While this is not empty, no purge is
+    /// acknowledged.
     ends: VecDeque<Location>,
     /// Deletions that may not be on the file yet.
     ending: UnwrittenEnds,
     copies: VecDeque<CopyProgress>,
-    /// Parts of the objects in parts, by hash.
+    /// Parts of the large objects that are stored in parts, by hash.
     large: HashMap<u64, OwnedParts>,
-    /// Body records of the objects that have received a new head.
+    /// Body records of the objects whose newer head is in another record.
     bodies: Bodies,
     /// Number of objects in parts at which the next sweep for lost lists begins.
     sweep_at: usize,
     /// Maximum body bytes of an object on the file.
     body_bytes_max: u64,
-    /// Filter of objects requested once, if one request is not enough to be written to the file.
+    /// Filter of objects requested once, if objects are written to the file only at the second request.
     door: Option<AdmissionFilter>,
-    /// Changes made while the file was read, until they are written to it.
+    /// Changes made while the file was being read that are not written to it yet.
     catching_up: Option<Box<WarmupChanges>>,
 }
 
@@ -122,7 +124,7 @@ impl FileTier {
             return None;
         }
         if !self.is_there(hash.word()) {
-            // A head without its body cannot be restored.
+            // A head whose body is gone cannot be restored.
             self.forget(hash);
             return None;
         }
@@ -133,8 +135,8 @@ impl FileTier {
         Some(kept)
     }
 
-    /// Returns whether the file's object with this hash is from before this process and has changed in memory
-    /// since.
+    /// Returns whether the object with this hash on the file was written before this process started and has
+    /// changed in memory since.
     fn is_outdated(&self, hash: u64) -> bool {
         self.catching_up.as_ref().is_some_and(|warming| warming.is_touched(hash))
     }
@@ -145,7 +147,8 @@ impl FileTier {
         }
     }
 
-    /// Removes an expired object. After a crash the tag in its record shows that it has expired.
+    /// Removes an expired object from the directory. After a crash the tag in its record shows that it has
+    /// expired.
     fn forget(&mut self, hash: Hash) {
         self.release_pieces(hash.word());
         if let Some(kept) = self.directory.remove(hash.word()) {
@@ -153,7 +156,7 @@ impl FileTier {
         }
     }
 
-    /// Deletes an object for good; returns whether it was there.
+    /// Deletes an object for good; returns whether it was on the file.
     fn end(&mut self, hash: Hash) -> bool {
         self.settle(hash.word());
         self.release_pieces(hash.word());
@@ -166,7 +169,7 @@ impl FileTier {
         true
     }
 
-    /// Releases the records that an object has besides the one in the directory.
+    /// Releases all records of an object except the one in the directory.
     fn release_pieces(&mut self, hash: u64) {
         self.release_parts(hash);
         self.bodies.release(hash, &self.reader);
@@ -179,7 +182,7 @@ impl FileTier {
         }
     }
 
-    /// Writes the deletions that were refused.
+    /// Retries the deletions that the log has refused.
     fn write_ends(&mut self) {
         while let Some(location) = self.ends.front() {
             if self.reader.segment_of(*location).is_some() && self.writers.delete(*location).is_err() {
@@ -190,15 +193,15 @@ impl FileTier {
         self.ending.look(&self.writers);
     }
 
-    /// Returns the record that a new one with this hash replaces: the known one, or one whose deletion may
-    /// not be on the file yet. A start that finds both records could not tell from their locations which is
-    /// newer, because they may come from different writers.
+    /// Returns the record that a new one with this hash must end: the one in the directory, or one whose
+    /// deletion may not be on the file yet. A start that finds both records could not tell from their
+    /// locations which is newer, because they may come from different writers.
     fn target(&self, hash: u64) -> Option<Location> {
         self.known(hash).map(|kept| kept.location).or_else(|| self.ending.of(hash))
     }
 
-    /// Enters an appended record into the directory and releases the one that it replaces; `mark` identifies
-    /// its parts.
+    /// Enters an appended record into the directory and releases the record that it replaces; `mark`
+    /// identifies its parts.
     fn enter(&mut self, tally: &Tally, kept: FileObject, mark: u32) {
         self.make_way(tally, kept.hash);
         let reader = &self.reader;
@@ -215,8 +218,9 @@ impl FileTier {
         self.count(tally);
     }
 
-    /// Makes room for a new object when memory allows no more entries: an object written long ago is given
-    /// up. Its deletion is written, because a later start could not tell it from a known object.
+    /// Makes room for a new object if the directory has no memory for more entries: an object written long
+    /// ago is dropped. Its deletion is written to the file; otherwise a later start would find the object
+    /// again.
     fn make_way(&mut self, tally: &Tally, hash: u64) {
         let reader = &self.reader;
         let is_living = |location| reader.segment_of(location).is_some();
@@ -232,7 +236,8 @@ impl FileTier {
         tally.file_copying.set(self.copies.len() as u64);
     }
 
-    /// Counts a refused object and deletes the file's object with this hash, which is outdated by now.
+    /// Counts an object that the log refused, and deletes the outdated object with the same hash from the
+    /// file.
     fn refused(&mut self, tally: &Tally, hash: Hash, refused: AppendRefusal) {
         match refused {
             AppendRefusal::TooLarge => tally.file_too_large.add(1),
@@ -244,16 +249,16 @@ impl FileTier {
 }
 
 impl Shard {
-    /// Attaches the file tier: from now on stored objects also go to the file, and the file's objects are
-    /// found.
+    /// Attaches the file tier: from now on stored objects are also written to the file, and the objects on
+    /// the file are found.
     pub fn put_on_file(&mut self, tier: Tier) {
         let Tier { mut tier, epoch } = tier;
         tier.count(self.tally());
         tier.catching_up = self.warming.take().filter(|warming| !warming.is_idle());
         self.tally().file_warming.set(tier.catching_up.is_some().into());
         self.file = Some(tier);
-        // Sequence numbers are part of variants' names, so none may be used twice. While warming they began
-        // at the epoch known then, which is not higher.
+        // Sequence numbers are part of the keys of variants, so none may be used twice. While warming they
+        // began at the epoch known then, which is not higher.
         self.sequence = self.sequence.max(epoch << SEQUENCE_BITS);
     }
 
@@ -293,8 +298,8 @@ impl Drop for FileTier {
     fn drop(&mut self) {
         // A clean shutdown: pending copies are completed, and refused deletions get a last attempt.
         self.copy_the_rest();
-        // The newer versions of these objects are lost with the memory; the outdated ones on the file must
-        // not come back.
+        // The newer versions of these objects are lost when the process ends; the outdated ones on the file
+        // must not come back.
         for hash in self.catching_up.take().into_iter().flat_map(|warming| warming.left()) {
             self.end(Hash::from_word(hash));
         }

@@ -22,13 +22,13 @@ use crate::{
     sys::span::Span,
 };
 
-/// Method of reading objects from the file.
+/// Method by which objects are read from the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ReadMode {
-    /// Direct I/O, past the page cache, into the store's memory only.
+    /// Direct I/O: reads bypass the page cache and go only into the store's memory.
     #[default]
     Direct,
-    /// Through the page cache, which then is a tier between the store's memory and the disk.
+    /// Reads through the page cache, which is then a tier between the store's memory and the disk.
     Kernel,
 }
 
@@ -37,16 +37,16 @@ pub enum ReadMode {
 pub struct FileConfig {
     /// Path of the file.
     pub path: PathBuf,
-    /// Length of the file.
+    /// Length of the file in bytes.
     pub bytes: u64,
-    /// Maximum time until a stored object is on the file.
+    /// Maximum time until a stored object is written to the file.
     pub flush: Duration,
     /// Method of reading the file.
     pub paging: ReadMode,
     /// Condition under which objects are written to the file.
     pub admission: Admission,
-    /// Approximate maximum of objects on the file for which there is directory memory. A file that holds more
-    /// is read all the same.
+    /// Approximate maximum number of objects for which the directory has memory. A file with more objects can
+    /// still be read.
     pub objects_max: u64,
 }
 
@@ -86,9 +86,9 @@ pub enum OpenOnFileError {
     },
 }
 
-/// A store whose file is locked by this process and not read yet.
+/// A store whose file is locked by this process but has not been read yet.
 pub struct UnreadStore {
-    /// The part that all cores share.
+    /// The part of the store that all cores share.
     pub store: Arc<Store>,
     /// Shards, one for each core. They may be used at once if [`UnreadStore::may_go_ahead`].
     pub shards: Vec<Shard>,
@@ -96,12 +96,12 @@ pub struct UnreadStore {
     pub source: Arc<dyn Source>,
     /// Recovery of the file, for a thread that may wait for the disk.
     pub start: FileRecovery,
-    /// True if the shards can work before the file is read, as if it were empty. False if only reading the
-    /// file can tell which sequence numbers were used before.
+    /// True if the shards can work before the file is read, as if it were empty. False if the sequence
+    /// numbers that were used before can only be found by reading the file.
     pub may_go_ahead: bool,
 }
 
-/// Recovery of a file at the start.
+/// Recovery of a store's file at the start.
 #[derive(Debug)]
 pub struct FileRecovery {
     opening: LogRecovery,
@@ -116,15 +116,15 @@ pub struct FileRecovery {
 pub struct StoreContents {
     /// The file's log. It must be dropped last, because dropping it writes out what the shards have appended.
     pub log: Log,
-    /// Tiers for [`Shard::put_on_file`], one for each core.
+    /// File tiers, one for each core, to be passed to [`Shard::put_on_file`].
     pub tiers: Vec<Tier>,
     /// Report of the recovery.
     pub recovered: RecoveryReport,
-    /// Number of objects that the cores know to be on the file.
+    /// Number of objects on the file that recovery found, over all cores.
     pub objects: u64,
 }
 
-/// A core's part of the file.
+/// One core's part of the objects on the file.
 #[derive(Debug)]
 pub struct Tier {
     pub(super) tier: Box<FileTier>,
@@ -133,7 +133,7 @@ pub struct Tier {
 
 /// An open store on a file.
 pub struct FileStore {
-    /// The part that all cores share.
+    /// The part of the store that all cores share.
     pub store: Arc<Store>,
     /// Shards, one for each core.
     pub shards: Vec<Shard>,
@@ -167,22 +167,23 @@ impl fmt::Debug for FileStore {
     }
 }
 
-/// Segments that each core needs: one open for each class of lifetimes, one being written, two to choose
-/// from.
+/// Minimum number of segments per core: one open for each class of lifetimes, one being written, two to
+/// choose from.
 const SEGMENTS_PER_CORE: u64 = WRITERS_PER_CORE as u64 + 3;
 /// Oldest format version that a cache can continue with; objects of older files can be fetched again.
 const VERSION_MIN: u32 = 2;
-/// Additional segments: the reaper's, and the one it is freeing.
+/// Minimum number of segments in addition to those of the cores: for the reaper's own, and the one that it is
+/// freeing.
 const SEGMENTS_BESIDES: u64 = 4;
-/// Maximum bytes that wait to be written.
+/// Maximum bytes that are appended and wait to be written to the file.
 const UNWRITTEN_BYTES_MAX: u64 = 64 << 20;
-/// Threads that read the file at the start.
+/// Number of threads that read the file at the start.
 const START_THREADS: usize = 4;
 
 /// Opens a store whose objects are on a file, and recovers the objects there that are valid at `now_s`.
 ///
 /// # Errors
-/// Returns an [`OpenOnFileError`] that names the given numbers and the numbers that would be accepted.
+/// Returns an [`OpenOnFileError`] that states the configured numbers and the numbers that would be accepted.
 pub fn open_on_file(
     config: &StoreConfig,
     file: &FileConfig,
@@ -220,10 +221,10 @@ pub fn open_stepped(
     Ok((store, shards, log))
 }
 
-/// Returns the maximum bytes of memory, besides the store's, that wait to be written to the file.
+/// Returns the maximum memory, in addition to the store's, for data that waits to be written to the file.
 ///
 /// # Errors
-/// Returns an [`OpenOnFileError`] that names the given numbers and the numbers that would be accepted.
+/// Returns an [`OpenOnFileError`] that states the configured numbers and the numbers that would be accepted.
 pub fn write_buffer_bytes_max(config: &StoreConfig, file: &FileConfig) -> Result<u64, OpenOnFileError> {
     let options = log_options(config, file)?;
     Ok(options.buffer_bytes_max(log::header_of(&options.file)?.segment_bytes))
@@ -245,7 +246,8 @@ fn log_options(config: &StoreConfig, file: &FileConfig) -> Result<Options, OpenO
     };
     let header = log::header_of(&options.file)?;
     let segment_bytes = u64::from(header.segment_bytes);
-    // Data that waits to be written takes memory besides the store's, so it is bounded by that size, too.
+    // Data that waits to be written takes memory in addition to the store's, so its bound depends on the
+    // store's size, too.
     let of_memory = (config.capacity_bytes / 4).max(4 * segment_bytes);
     options.unwritten_bytes_max = options.unwritten_bytes_max.min(of_memory);
     let needed = cores as u64 * SEGMENTS_PER_CORE + SEGMENTS_BESIDES;
@@ -257,13 +259,13 @@ fn log_options(config: &StoreConfig, file: &FileConfig) -> Result<Options, OpenO
     Ok(options)
 }
 
-/// Opens a store whose objects are on a file, and leaves the file to be read by [`FileRecovery::read`].
+/// Opens a store whose objects are on a file, without reading the file; [`FileRecovery::read`] does that.
 ///
 /// # Errors
-/// Returns an [`OpenOnFileError`] that names the given numbers and the numbers that would be accepted.
+/// Returns an [`OpenOnFileError`] that states the configured numbers and the numbers that would be accepted.
 pub fn begin_on_file(config: &StoreConfig, file: &FileConfig) -> Result<UnreadStore, OpenOnFileError> {
     let options = log_options(config, file)?;
-    // Checked before the file is created, so that an invalid configuration leaves no file.
+    // The configuration is checked before the file is created, so that an invalid one leaves no file.
     Geometry::of(config)?;
     let failed = |source| OpenOnFileError::Start { path: file.path.clone(), source };
     let opening = LogRecovery::file(&file.path, options)?;
@@ -285,7 +287,8 @@ impl FileRecovery {
         &self.path
     }
 
-    /// Returns a flag; setting it makes [`FileRecovery::read`] end soon, with an error.
+    /// Returns a flag that stops a running [`FileRecovery::read`]: once it is set, reading ends soon, with an
+    /// error.
     pub fn stopper(&self) -> Arc<AtomicBool> {
         self.opening.stopper()
     }
@@ -303,7 +306,7 @@ impl FileRecovery {
     }
 }
 
-/// Start parameters that are not in the file.
+/// Parameters of a start that are not stored in the file.
 struct StartOptions {
     cores: usize,
     admission: Admission,

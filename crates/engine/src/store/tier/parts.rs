@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  record of kind 2   | magic 4 | number 4 | hash 8 | object 8 | 0 8 | body …       one part, at most 480 KiB of body
-//!  record of kind 1   an object as any other (image.rs, magic NTo2), whose body is the list:
+//!  record of kind 1   an object like any other (image.rs, magic NTo2), whose body is the list:
 //!                     | magic 4 | part 4 | body 8 | object 8 | parts 4 | 0 4 | place 8 | place 8 | …
 //! ```
 //! The list is written after the parts. A listed part may be missing (helpers write segments in any order,
@@ -10,8 +10,8 @@
 //! do, and each part names its object. A start matches parts and objects by their tags alone ([`tag`]) and
 //! reads no record for that. A part that no list names is dead.
 //!
-//! *Memory:* 16 bytes of the owner's for each part, and the list, 8 bytes a part, where the object is in
-//! memory. *Bounds:* the list is one record in memory and on the file; the body is at most a [`FILE_SHARE`]th
+//! *Memory:* 16 bytes of the owner's for each part; and for each object in memory the list, with 8 bytes per
+//! part. *Bounds:* the list is one record in memory and on the file; the body is at most a [`FILE_SHARE`]th
 //! of the file.
 
 use std::collections::HashMap;
@@ -19,46 +19,47 @@ use std::collections::HashMap;
 use super::{FileObject, FileRecord, lifetimes::LifetimeWriters};
 use crate::log::{AppendRefusal, Kind, Location, NewRecord, Reader, RecordWriter};
 
-/// Record kind of a part.
+/// Record kind of a part of a large object.
 pub(super) const PART: Kind = Kind(2);
 /// Maximum body bytes of a part: together with its headers it fits into one read of the helpers
 /// (`io::READ_BYTES_MAX`).
 pub const PART_BODY_BYTES_MAX: usize = 480 << 10;
-/// Divisor of the file size that bounds an object's size, so that an object requested once does not empty the
-/// file.
+/// Divisor for the maximum size of an object relative to the file, so that an object requested once does not
+/// displace all others.
 pub(super) const FILE_SHARE: u64 = 2;
 
 const PART_MAGIC: u32 = u32::from_le_bytes(*b"NTp2");
 const LIST_MAGIC: u32 = u32::from_le_bytes(*b"NTl2");
-/// Bytes before the body of a part.
+/// Bytes of a part's record payload before the body.
 pub(super) const PART_HEADER_BYTES: usize = 32;
 const LIST_HEADER_BYTES: usize = 40;
 const PLACE_BYTES: usize = 8;
 
-/// Returns the mark in the tags of an object in parts and of its parts; never zero.
+/// Returns the mark that links an object to its parts in their tags, derived from the object's sequence
+/// number; never zero.
 pub(super) fn mark_of(id: u64) -> u32 {
     (id % u64::from(u32::MAX)) as u32 + 1
 }
 
-/// Builds a tag. An object's tag has its expiry and the mark of its parts (0: no parts); a part's tag has its
-/// number and the mark of its object.
+/// Builds a record's tag. An object's tag has its expiry and the mark of its parts (0: no parts); a part's
+/// tag has its number and the mark of its object.
 pub(super) fn tag(expires_s_or_number: u32, mark: u32) -> u64 {
     u64::from(expires_s_or_number) | u64::from(mark) << 32
 }
 
-/// Splits a [`tag`] into its halves.
+/// Splits a [`tag`] into its low half (expiry or number) and its mark.
 pub(super) fn split_tag(tag: u64) -> (u32, u32) {
     (tag as u32, (tag >> 32) as u32)
 }
 
-/// Returns the bytes of the list of a body that is split into parts of `part_bytes` bytes; `None` if that
+/// Returns the length of the list for a body that is split into parts of `part_bytes` bytes; `None` if that
 /// overflows.
 pub(super) fn list_bytes(body_bytes: u64, part_bytes: usize) -> Option<usize> {
     let parts = usize::try_from(body_bytes.div_ceil(part_bytes as u64)).ok()?;
     parts.checked_mul(PLACE_BYTES)?.checked_add(LIST_HEADER_BYTES)
 }
 
-/// List of the parts of an object.
+/// List of the parts in which an object is stored on the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartsList {
     hash: u64,
@@ -66,25 +67,25 @@ pub struct PartsList {
     body_bytes: u64,
     part_bytes: u32,
     /// Hash of the origin's strong validator and the length, if the parts come from several answers, so that
-    /// bytes of two versions are never mixed; 0 if all parts come from one answer.
+    /// bytes of two versions are never mixed; 0 if all parts come from a single answer.
     validator: u64,
     places: Vec<Location>,
 }
 
-/// A part of an object.
+/// A part of a large object on the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part {
-    /// Record of the part.
+    /// Location and length of the part's record.
     pub cold: FileRecord,
     /// Offset of the part in the body.
     pub first: u64,
-    /// Body bytes of the part.
+    /// Number of body bytes in the part.
     pub bytes: usize,
 }
 
 impl PartsList {
-    /// Parses an object's body as a list; `None` if it is not one. The list alone proves nothing about the
-    /// parts: each part names its own object.
+    /// Parses an object's body as a list of parts; `None` if it is not one. A valid list does not prove that
+    /// the parts are right: each part names its own object.
     pub fn parse(bytes: &[u8], hash: u64) -> Option<Self> {
         let (header, places) = bytes.split_first_chunk::<LIST_HEADER_BYTES>()?;
         let [magic, part_bytes] = [0, 4].map(|at| u32_at(header, at));
@@ -115,7 +116,7 @@ impl PartsList {
         bytes
     }
 
-    /// Returns the bytes of the body.
+    /// Returns the length of the whole body in bytes.
     pub fn body_bytes(&self) -> u64 {
         self.body_bytes
     }
@@ -130,7 +131,7 @@ impl PartsList {
         (at / u64::from(self.part_bytes)) as usize
     }
 
-    /// Returns part `number`.
+    /// Returns part `number`; `None` after the last part.
     pub fn part(&self, number: usize) -> Option<Part> {
         let location = *self.places.get(number)?;
         let (first, bytes) = self.range(number);
@@ -150,8 +151,8 @@ impl PartsList {
         (0..self.places.len()).filter_map(|number| self.part(number)).map(|part| part.cold)
     }
 
-    /// Returns the body in the payload of part `number`; `None` if the payload belongs to another part or
-    /// object.
+    /// Returns the body bytes in the payload of part `number`; `None` if the payload belongs to another part
+    /// or object.
     pub fn body_of<'b>(&self, number: usize, payload: &'b [u8]) -> Option<&'b [u8]> {
         let part = self.part(number)?;
         let (header, body) = payload.split_first_chunk::<PART_HEADER_BYTES>()?;
@@ -183,7 +184,7 @@ fn u64_at(bytes: &[u8; LIST_HEADER_BYTES], at: usize) -> u64 {
 /// dead.
 #[derive(Debug)]
 pub(super) struct PartsWriter {
-    /// List of the parts that have been written.
+    /// List of the parts that have been written so far.
     list: PartsList,
     reader: Reader,
 }
@@ -195,12 +196,12 @@ impl PartsWriter {
         Self { list, reader }
     }
 
-    /// Returns the body bytes of the next part; 0 after the last.
+    /// Returns the number of body bytes in the next part; 0 after the last part.
     pub(super) fn next_bytes(&self) -> usize {
         self.list.range(self.list.places.len()).1
     }
 
-    /// Returns the body bytes of the parts that have been written.
+    /// Returns the number of body bytes in the parts that have been written.
     pub(super) fn written(&self) -> u64 {
         self.list.range(self.list.places.len()).0
     }
@@ -209,8 +210,8 @@ impl PartsWriter {
         self.list.id
     }
 
-    /// Appends the next part; `write` writes its body. A part is appended only if the log has room to spare,
-    /// because a large object can wait.
+    /// Appends the next part; `write` writes the part's body. A part is appended only if the log has spare
+    /// room, because a large object can wait.
     pub(super) fn append(
         &mut self,
         writers: &mut LifetimeWriters,
@@ -231,13 +232,13 @@ impl PartsWriter {
         Ok(())
     }
 
-    /// Returns the list of all parts, for writing.
+    /// Encodes the list of all parts, to be written to the file.
     pub(super) fn list(&self) -> Vec<u8> {
         assert!(self.next_bytes() == 0, "a list is written when all parts are");
         self.list.encode()
     }
 
-    /// Hands the parts to the owner, once the list is written.
+    /// Returns the parts for the owner to keep track of, once the list is written.
     pub(super) fn into_owned(mut self) -> OwnedParts {
         let parts = self.list.records().collect();
         // Cleared, so that dropping this writer releases no part.
@@ -259,7 +260,7 @@ impl FileRecord {
     }
 }
 
-/// Parts of an object on the file, as its owner knows them.
+/// Parts of one object on the file, as the shard's owner keeps track of them.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct OwnedParts {
     pub(super) mark: u32,
@@ -271,17 +272,17 @@ impl OwnedParts {
         self.parts.len()
     }
 
-    /// Returns whether these are exactly the parts that the list names.
+    /// Returns whether these parts are exactly the ones that the list names.
     pub(super) fn are(&self, list: &PartsList) -> bool {
         self.mark == mark_of(list.id) && self.parts.iter().copied().eq(list.records())
     }
 
-    /// Returns whether the segments of all parts are still there.
+    /// Returns whether all parts are still on the file: their segments have not been freed.
     pub(super) fn are_there(&self, reader: &Reader) -> bool {
         self.parts.iter().all(|part| reader.segment_of(part.location).is_some())
     }
 
-    /// Returns the list of these parts, for the object with this hash, sequence number and length.
+    /// Builds the list of these parts, for the object with this hash, sequence number and length.
     pub(super) fn list(&self, hash: u64, id: u64, body_bytes: u64) -> Option<Vec<u8>> {
         let part_bytes = self.parts.first()?.payload_bytes - PART_HEADER_BYTES as u32;
         let places = self.parts.iter().map(|part| part.location).collect();
@@ -294,23 +295,23 @@ impl OwnedParts {
     }
 }
 
-/// Parts that recovery finds, until their objects are known.
+/// Parts found by recovery, collected until their objects are known.
 #[derive(Debug, Default)]
 pub(super) struct FoundParts {
-    /// Parts by hash and mark, each with its number.
+    /// Parts by the hash and mark of their object, each with its number.
     parts: HashMap<(u64, u32), Vec<(u32, FileRecord)>>,
-    /// Objects in parts by hash, each with its location and mark.
+    /// Objects that consist of parts, by hash, each with its location and mark.
     lists: HashMap<u64, (Location, u32)>,
 }
 
 impl FoundParts {
-    /// Notes a found part.
+    /// Registers a part that recovery found.
     pub(super) fn part(&mut self, hash: u64, tag: u64, location: Location, payload_bytes: u32) {
         let (number, mark) = split_tag(tag);
         self.parts.entry((hash, mark)).or_default().push((number, FileRecord { location, payload_bytes }));
     }
 
-    /// Notes a found object that is the newest with its hash so far.
+    /// Registers an object that recovery found and that is so far the newest with its hash.
     pub(super) fn object(&mut self, kept: &FileObject, mark: u32) {
         if mark != 0 {
             self.lists.insert(kept.hash, (kept.location, mark));
@@ -318,7 +319,7 @@ impl FoundParts {
     }
 
     /// Assigns the parts to their objects once the whole file has been read (`is_known` tells whether an
-    /// object is the newest of its hash). All other parts are dead.
+    /// object is the newest with its hash). All other parts are dead.
     pub(super) fn claimed(
         self,
         is_known: impl Fn(u64, Location) -> bool,
@@ -377,7 +378,7 @@ mod tests {
             }
             prop_assert_eq!(next, body_bytes);
             prop_assert_eq!(list.part(parts as usize), None);
-            // The parser returns without a panic for any changed byte, and never with a part beyond the list.
+            // The parser must not panic for any changed byte, and must not return a part beyond the list.
             bytes[at] = value;
             if let Some(list) = PartsList::parse(&bytes, hash) {
                 prop_assert!(list.part(list.number_at(list.body_bytes() - 1)).is_some());
@@ -409,7 +410,7 @@ mod tests {
             assert_eq!(split_tag(tag(77, mark_of(id))), (77, mark_of(id)));
             assert_eq!(split_tag(tag(u32::MAX, mark_of(id))), (u32::MAX, mark_of(id)));
         }
-        // The tag of an object that is not in parts.
+        // This is the tag of an object that is not stored in parts.
         assert_eq!(split_tag(u64::from(u32::MAX)), (u32::MAX, 0));
     }
 }

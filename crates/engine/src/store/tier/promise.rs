@@ -1,4 +1,4 @@
-//! Promises: what must be durable before the removal of an object may be acknowledged.
+//! Promises: conditions of durability that must hold before the removal of an object may be acknowledged.
 
 use tokio::sync::oneshot;
 
@@ -13,13 +13,13 @@ pub struct Promise(Wait);
 enum Wait {
     Nothing,
     Disk(Tickets),
-    /// The file must be read first.
+    /// The file must be read before the deletion can be written.
     Start(oneshot::Receiver<PurgeTickets>),
     InVain,
 }
 
 impl Promise {
-    /// Returns whether there is nothing to wait for.
+    /// Returns whether the deletion can be acknowledged without waiting.
     pub fn is_void(&self) -> bool {
         matches!(self.0, Wait::Nothing)
     }
@@ -35,7 +35,7 @@ impl Promise {
     /// Waits until the deletion survives the end of the process.
     ///
     /// # Errors
-    /// Returns a [`DurabilityError`] if the deletion does not survive, or not yet:
+    /// Returns a [`DurabilityError`] if the deletion does not, or not yet, survive;
     /// [`DurabilityError::Failing`] also if the log had no room for it.
     pub async fn kept(self) -> Result<(), DurabilityError> {
         let no_room = DurabilityError::Failing(libc::ENOSPC);
@@ -58,8 +58,9 @@ impl Promise {
 }
 
 impl Shard {
-    /// Returns the promise to wait for before an unlinking is acknowledged, and requests that the deletion is
-    /// written now. While the file is being read at the start, the promise first waits for the end of that.
+    /// Returns the promise to await before a removal is acknowledged, and requests that the deletion is
+    /// written now. While the file is being read at the start, the promise first waits for the end of
+    /// reading.
     pub fn promise(&mut self) -> Promise {
         let warming = match &mut self.file {
             None => &mut self.warming,

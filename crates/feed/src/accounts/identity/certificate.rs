@@ -13,7 +13,7 @@
 pub struct Names {
     /// Subject alternative names in nats-server's order: mail addresses, host names, URIs.
     pub alternatives: Vec<String>,
-    /// Attributes of the subject, sorted: see [`subject_of`].
+    /// Attributes of the subject as (name, value) pairs, sorted as by [`subject_of`].
     pub subject: Vec<(String, String)>,
 }
 
@@ -21,12 +21,13 @@ const SEQUENCE: u8 = 0x30;
 const SET: u8 = 0x31;
 const OBJECT: u8 = 0x06;
 const OCTETS: u8 = 0x04;
-/// Tags of the version, `[0] EXPLICIT`, and of the extensions, `[3] EXPLICIT`.
+/// DER tag bytes of the certificate's version, `[0] EXPLICIT`, and of its extensions, `[3] EXPLICIT`.
 const VERSION: u8 = 0xa0;
 const EXTENSIONS: u8 = 0xa3;
-/// Tags of the GeneralName choices rfc822Name, dNSName and uniformResourceIdentifier (RFC 5280 §4.2.1.6).
+/// DER tag bytes of the GeneralName choices rfc822Name, dNSName and uniformResourceIdentifier (RFC 5280
+/// §4.2.1.6).
 const ALTERNATIVES: [u8; 3] = [0x81, 0x82, 0x86];
-/// Object identifier 2.5.29.17 (RFC 5280 §4.2.1.6).
+/// DER bytes of object identifier 2.5.29.17, subjectAltName (RFC 5280 §4.2.1.6).
 const SUBJECT_ALTERNATIVE_NAME: &[u8] = &[0x55, 0x1d, 0x11];
 
 /// Reads the names from a certificate in DER; `None` if the bytes are not a certificate.
@@ -36,7 +37,7 @@ pub fn names_of(certificate: &[u8]) -> Option<Names> {
     if signed.peek() == Some(VERSION) {
         signed.next()?;
     }
-    // Skips serial number, algorithm, issuer and validity.
+    // Skips the certificate's serial number, algorithm, issuer and validity.
     (0..4).try_for_each(|_| signed.next().map(drop))?;
     let subject = attributes(signed.inside(SEQUENCE)?);
     let mut names = Names { alternatives: Vec::new(), subject };
@@ -49,8 +50,8 @@ pub fn names_of(certificate: &[u8]) -> Option<Names> {
     Some(names)
 }
 
-/// Parses the attributes of a subject such as `CN=ann,OU=shop+OU=office`, and sorts them, so that their order
-/// does not matter. `None` if the text is not of this form.
+/// Parses the attributes of a subject such as `CN=ann,OU=shop+OU=office` and sorts them, so that subjects can
+/// be compared regardless of order. `None` if the text does not have this form.
 pub fn subject_of(text: &str) -> Option<Vec<(String, String)>> {
     let mut all = Vec::new();
     let (mut word, mut is_escaped) = (String::new(), false);
@@ -151,7 +152,7 @@ fn alternatives(mut extensions: Der<'_>) -> Option<Vec<String>> {
     None
 }
 
-/// Rest of a sequence of DER values.
+/// Unread rest of a sequence of DER values.
 #[derive(Clone, Copy)]
 struct Der<'a>(&'a [u8]);
 
@@ -178,7 +179,7 @@ impl<'a> Der<'a> {
         Some((tag, value))
     }
 
-    /// Enters the next value, if it has this tag.
+    /// Returns the contents of the next value if it has this tag, and moves past the value; otherwise `None`.
     fn inside(&mut self, tag: u8) -> Option<Der<'a>> {
         if self.peek() != Some(tag) {
             return None;

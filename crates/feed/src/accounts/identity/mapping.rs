@@ -38,7 +38,7 @@ pub struct Mappings(Vec<Ready>);
 #[derive(Debug, Clone)]
 struct Ready {
     source: String,
-    /// Destinations, each with the sum of the weights up to and including it.
+    /// Destinations, each preceded by the cumulative weight up to and including it.
     destinations: Vec<(u8, Transform)>,
 }
 
@@ -47,8 +47,8 @@ struct Ready {
 pub enum MappingResult {
     /// The subject is unchanged.
     Same,
-    /// The subject was replaced by the text that was written. An empty text: the mapping drops this message
-    /// on purpose.
+    /// The subject was replaced by the text that was written. An empty text means that the mapping drops this
+    /// message on purpose.
     Other,
 }
 
@@ -56,29 +56,31 @@ pub enum MappingResult {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Transform {
     tokens: Vec<Token>,
-    /// First token of the source that belongs to `>`; it and all later tokens are appended.
+    /// Index of the first source token that `>` matches; this token and all later ones are appended. `None`
+    /// if the source has no `>`.
     tail_from: Option<usize>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Token {
     Literal(Box<[u8]>),
-    /// A token of the source, unchanged.
+    /// Copies the source token with this index.
     Copy(usize),
-    /// The partition, out of this number, that these tokens of the source hash to: FNV-1a, 32 bits, as in
-    /// nats-server, so that all servers agree.
+    /// A partition number below the first field, computed as the hash of these source tokens: FNV-1a, 32
+    /// bits, as in nats-server, so that all servers agree.
     Partition(u32, Vec<usize>),
-    /// A random number below this, drawn anew for each message.
+    /// A random number below this bound, drawn for each message.
     Random(u32),
-    /// A token of the source, split by a dot this many bytes from its start or from its end.
+    /// The source token with this index, with a dot inserted this many bytes from its start or from its end.
     SplitFromLeft(usize, usize),
     SplitFromRight(usize, usize),
-    /// A token of the source, cut into pieces of this many bytes; a shorter piece is the last or the first.
+    /// The source token with this index, cut into pieces of this many bytes; a shorter piece is the last one
+    /// (`FromLeft`) or the first one (`FromRight`).
     SliceFromLeft(usize, usize),
     SliceFromRight(usize, usize),
-    /// A token of the source in which dots replace this separator.
+    /// The source token with this index, with dots in place of this separator.
     Split(usize, Box<[u8]>),
-    /// Bytes of a token of the source, this many from its start or from its end.
+    /// The first or the last bytes of the source token with this index; the second field is their number.
     Left(usize, usize),
     Right(usize, usize),
 }
@@ -102,7 +104,7 @@ impl Mappings {
         self.0.iter().map(|ready| &*ready.source)
     }
 
-    /// Returns whether every message to this subject gets the same result, without a random choice.
+    /// Returns whether every message to this subject has the same mapping result, without a random choice.
     pub fn is_certain(&self, subject: &[u8]) -> bool {
         self.find(subject).is_none_or(|ready| match &ready.destinations[..] {
             [(100, only)] => !only.tokens.iter().any(|token| matches!(token, Token::Random(_))),
@@ -110,7 +112,7 @@ impl Mappings {
         })
     }
 
-    /// Writes the subject that a subject is mapped to. `dice` returns an unpredictable number below its
+    /// Writes the subject that `subject` is mapped to. `dice` returns an unpredictable number below its
     /// argument.
     pub fn apply(
         &self,
@@ -241,7 +243,7 @@ impl Token {
             let place = number.checked_sub(1).and_then(|at| wildcards.get(at)).copied();
             place.ok_or_else(|| format!("the source has no wildcard number {number}"))
         };
-        // A literal token may begin with a dollar, too.
+        // A token that begins with `$` and is not a number is a literal.
         if let Some(number) = text.strip_prefix('$').filter(|number| number.parse::<u32>().is_ok()) {
             return place(number).map(Self::Copy);
         }

@@ -88,14 +88,14 @@ impl Credentials<'_> {
     }
 }
 
-/// Evidence by which a client was admitted. After a reload it is compared with the new configuration
+/// Credentials with which a client was admitted. After a reload they are compared with the new configuration
 /// ([`Identities::again`]).
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Proof {
     /// No credentials: none were required, or `no_auth_user` applied.
     Nothing,
-    /// The client gave the password of this secret, or has the user's certificate. `None` if the user has no
-    /// password.
+    /// The client sent the password for this secret, or presented the user's certificate. `None` if the user
+    /// has no password.
     Password(Option<Secret>),
     /// The nkey signed the nonce.
     Key,
@@ -201,7 +201,7 @@ struct KnownKey {
 pub struct Identities {
     accounts: Vec<Arc<str>>,
     users: HashMap<String, KnownUser>,
-    /// Names of the users that are named by a certificate's subject, by that subject.
+    /// User names by certificate subject, for users that are configured with a subject as their name.
     subjects: HashMap<Vec<(String, String)>, String>,
     keys: HashMap<String, KnownKey>,
     /// Mappings by [`AccountId`]; only accounts with mappings have an entry.
@@ -277,8 +277,8 @@ impl Identities {
         self.is_asked_for
     }
 
-    /// Returns whether a client may start without CONNECT: clients without credentials are admitted over this
-    /// transport.
+    /// Returns whether a client may start without CONNECT, because clients without credentials are admitted
+    /// over this transport.
     pub fn may_begin_without(&self, websocket: bool) -> bool {
         self.no_auth.is_some() && (!self.required || allows(self.no_auth_types, websocket))
     }
@@ -334,8 +334,8 @@ impl Identities {
 
     /// Returns the new identity of a client that had the identity `before` under the old configuration, with
     /// the current permissions. `None` if its user, key or token is gone or has another secret. (nats-server
-    /// checks the CONNECT options again; we keep no client's secret, so a new hash of the same password
-    /// counts as another secret.)
+    /// checks the CONNECT options again; this server does not keep the client's secret, so a new hash of the
+    /// same password counts as another secret.)
     pub fn again(&self, before: &Identity) -> Option<Identity> {
         if !self.required {
             return self.no_auth.clone();
@@ -350,8 +350,8 @@ impl Identities {
         .filter(|now| now.proof == before.proof)
     }
 
-    /// Finds the user that a certificate names. As in nats-server, user names and passwords in CONNECT do not
-    /// count then.
+    /// Finds the user that a certificate names. As in nats-server, the user name and password in CONNECT are
+    /// then ignored.
     fn named_by(&self, names: &certificate::Names, websocket: bool) -> Result<Identity, LoginError> {
         let by_name = names.alternatives.iter().filter_map(|name| self.users.get(name));
         let by_subject = self.subjects.get(&names.subject).and_then(|name| self.users.get(name));
@@ -387,7 +387,8 @@ fn allows(types: Option<ConnectionTypes>, websocket: bool) -> bool {
     types.is_none_or(|types| if websocket { types.websocket } else { types.standard })
 }
 
-/// Compares a secret with the client's: a plain one at once, a bcrypt hash later by a [`SlowCheck`].
+/// Compares a configured secret with the client's: a plain one at once, a bcrypt hash later by a
+/// [`SlowCheck`].
 fn compare(secret: &Secret, given: &str, identity: &Identity) -> Check {
     match secret {
         Secret::Plain(plain) => {

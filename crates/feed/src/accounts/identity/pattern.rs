@@ -65,8 +65,8 @@ mod tests {
 
     use super::*;
 
-    /// Every subject of up to four tokens over a small alphabet. They tell patterns of that size apart, as
-    /// long as one letter occurs in no pattern.
+    /// Returns every subject of up to four tokens over a small alphabet. These subjects tell any two
+    /// different patterns of that size apart, provided that one letter occurs in no pattern.
     fn universe() -> Vec<String> {
         let letters = ["a", "b", "z"];
         let mut all: Vec<String> = letters.iter().map(|&letter| letter.to_owned()).collect();

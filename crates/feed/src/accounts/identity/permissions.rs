@@ -117,7 +117,7 @@ impl Permissions {
 }
 
 impl Entry {
-    /// Returns whether the entry applies to a subscription in this queue group, or in none.
+    /// Returns whether this entry applies to a subscription with this queue group, or without one.
     fn is_of(&self, queue: Option<&[u8]>) -> bool {
         match (&self.queue, queue) {
             (None, _) => true,

@@ -5,10 +5,10 @@
 //!                                  │ in the order of arrival: of all ─▶ which expires first
 //!                                  └ of one requester ────────────────▶ which is forgotten first, if it has most open
 //! ```
-//! Each connection with the permission has one small table in its core's memory. It remembers at most
-//! [`OPEN_REQUESTS_MAX`] requests and [`OPEN_BYTES_MAX`] of them. Above that, the requesters with most open
-//! bytes lose their oldest requests. So a requester can push out another one's requests only while it has
-//! fewer bytes open itself. The tables of a core are counted together, as a part of `max_pending_total`.
+//! Each connection with the permission has one small table in its core's memory. The table holds at most
+//! [`OPEN_REQUESTS_MAX`] requests and [`OPEN_BYTES_MAX`] bytes. Above that, the requesters with the most open
+//! bytes lose their oldest requests. So a requester can displace the requests of another one only while it
+//! has fewer open bytes itself. The tables of a core are counted together, as a part of `max_pending_total`.
 
 use std::{
     cell::Cell,
@@ -23,18 +23,19 @@ use slab::Slab;
 
 use super::permissions::Responses;
 
-/// Requests remembered for a connection (nats-server begins to prune at this number: `replyPermLimit`).
+/// Largest number of requests remembered for a connection (nats-server begins to prune at this number:
+/// `replyPermLimit`).
 pub const OPEN_REQUESTS_MAX: usize = 4096;
 
 /// Maximum number of bytes that the requests of a connection may take.
 const OPEN_BYTES_MAX: usize = 1 << 20;
-/// Bytes of a request without its reply subject: the entry, its slot in the table, and the spare capacity of
-/// both.
+/// Memory counted for each request, in bytes, in addition to its reply subject: the entry, its table slot,
+/// and the spare capacity of both.
 const OPEN_BYTES: usize = 128;
-/// Bytes of a requester without its requests.
+/// Memory counted for each requester, in bytes, in addition to its requests.
 const REQUESTER_BYTES: usize = 64;
-/// Divisor of the bounds that gives the extra room made when the table is full. Without extra room, every
-/// further request would search for the requester with most bytes.
+/// Divisor of both bounds of the table: when it is full, requests are forgotten until this fraction is free.
+/// Otherwise every further request would search for the requester with the most bytes.
 const SPARED_PART: usize = 16;
 
 /// Requests that may be answered. Times are monotonic milliseconds, given by the caller.
@@ -49,7 +50,7 @@ pub struct Replies {
     order: List,
     requesters: HashMap<u64, Requester>,
     bytes: usize,
-    /// Bytes that all tables of the core take.
+    /// Total bytes of all such tables of the core.
     sum: Rc<Cell<usize>>,
 }
 
@@ -59,7 +60,7 @@ struct OpenReply {
     requester: u64,
     messages_left: Option<u32>,
     until_ms: Option<u64>,
-    /// Neighbours in the list of all requests, and in the list of this requester's.
+    /// Links to the neighbours in the list of all requests and in the list of the same requester's requests.
     links: [Link; 2],
 }
 
@@ -69,7 +70,7 @@ struct Requester {
     bytes: usize,
 }
 
-/// A doubly linked list of requests, by links in the requests.
+/// A doubly linked list of requests; each request stores its own links.
 #[derive(Debug, Clone, Copy, Default)]
 struct List {
     first: Option<usize>,
@@ -82,7 +83,7 @@ struct Link {
     behind: Option<usize>,
 }
 
-/// Index of the links that a list uses: the list of all requests, or the list of one requester's.
+/// Indices into a request's links: the list of all requests, and the list of one requester's requests.
 const OF_ALL: usize = 0;
 const OF_REQUESTER: usize = 1;
 
@@ -151,8 +152,8 @@ impl Replies {
         let until_ms = self.allowed.expires.map(|expires| now_ms.saturating_add(millis(expires)));
         let messages_left = self.allowed.messages_max;
         if let Some(at) = self.find(reply) {
-            // A new request with a known reply subject. The first requester keeps it, so that nobody takes
-            // over another's request.
+            // A request with a reply subject that is open already. The requester that used the subject first
+            // keeps it, so that no other requester can take over its request.
             let open = &mut self.open[at];
             (open.until_ms, open.messages_left) = (until_ms, messages_left);
             self.order.take_out(&mut self.open, OF_ALL, at);
@@ -216,8 +217,8 @@ impl Replies {
         }
     }
 
-    /// Forgets requests of the requesters with most open bytes until there is some room again. Returns how
-    /// many it forgot.
+    /// Forgets requests of the requesters with the most open bytes until the table has room again. Returns
+    /// how many requests were forgotten.
     #[cold]
     fn make_room(&mut self) -> usize {
         let mut by_bytes: BinaryHeap<(usize, u64)> =
@@ -367,7 +368,7 @@ mod tests {
     }
 
     /// With a hundred clients of twenty requests each and one client of thousands, only the latter loses
-    /// requests. Its requests with another client's reply subject do not take that subject over.
+    /// requests. Its requests that use another client's reply subject do not take over that subject.
     #[test]
     fn who_asks_little_loses_nothing() {
         let mut replies = replies(Some(1), None);

@@ -13,9 +13,9 @@ use super::{
 pub struct ReservedSubjects {
     /// Subjects on which no client may publish, whatever its permissions say.
     pub publish: Vec<Entry>,
-    /// Subjects to which only those users may subscribe whose permissions name them: the first token of an
+    /// Subjects to which a user may subscribe only if its permissions name them: the first token of an
     /// allowed pattern must equal the entry's first token. (`>` and other wildcards do not count, because
-    /// whoever wrote them may not have thought of these subjects.)
+    /// their author may not have known about these subjects.)
     pub subscribe: Vec<Entry>,
 }
 

@@ -1,4 +1,4 @@
-//! Configuration of users and accounts, in NATS's terms, and the checks of it.
+//! Configuration of users and accounts, in NATS's terms, and its validation.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -68,14 +68,14 @@ pub struct ConnectionTypes {
     pub websocket: bool,
 }
 
-/// Limits of an account's clients; `None`: the limits of all clients.
+/// Limits on an account's clients; `None`: the server-wide limit applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct AccountLimits {
-    /// Connections of the account.
+    /// Largest number of connections to the account.
     pub max_connections: Option<usize>,
-    /// Subscriptions of each connection.
+    /// Largest number of subscriptions of each connection.
     pub max_subscriptions: Option<usize>,
-    /// Bytes of one message, headers included.
+    /// Largest size of a message in bytes, headers included.
     pub max_payload: Option<usize>,
 }
 
@@ -104,7 +104,7 @@ pub struct Account {
 pub struct Authorization {
     /// Token that admits a client to the global account.
     pub token: Option<Secret>,
-    /// Users of the global account. A single `user` with `password` is one of them.
+    /// Users of the global account. A single configured `user` with `password` is added to this list.
     pub users: Vec<User>,
     /// Mappings of the subjects in the global account.
     pub mappings: Vec<Mapping>,
@@ -114,7 +114,7 @@ pub struct Authorization {
     pub accounts: Vec<Account>,
     /// Account that may subscribe to the server's own subjects; `None`: [`SYSTEM_ACCOUNT`].
     pub system_account: Option<String>,
-    /// User that stands for clients without credentials.
+    /// User as which clients without credentials are admitted.
     pub no_auth_user: Option<String>,
     /// Users may be identified by their certificates alone. Such a user needs no password, and without a
     /// password nobody can log in under its name.
@@ -133,9 +133,9 @@ impl Authorization {
             && self.accounts.iter().all(|account| account.users.is_empty())
     }
 
-    /// Returns whether the system account is the only account, and no other authorization is configured. As
-    /// in nats-server, its users are for the operator then, and every other client is admitted to the global
-    /// account.
+    /// Returns whether the system account is the only account, and no other authorization is configured.
+    /// Then, as in nats-server, the system account's users are for the operator, and every other client is
+    /// admitted to the global account.
     fn is_open_beside_system(&self) -> bool {
         let system = self.system_account.as_deref().unwrap_or(SYSTEM_ACCOUNT);
         let is_said = self.has_block || self.token.is_some() || !self.users.is_empty();
@@ -353,7 +353,7 @@ fn check_hash(name: &str, secret: &Secret) -> Result<(), SpecError> {
     }
 }
 
-/// Checks the patterns, and adds the rules that others imply.
+/// Checks the patterns and adds the rules that other rules imply.
 fn shared(permissions: Option<&Permissions>) -> Result<Option<Arc<Permissions>>, SpecError> {
     let Some(permissions) = permissions else { return Ok(None) };
     let all = [&permissions.publish, &permissions.subscribe].into_iter();

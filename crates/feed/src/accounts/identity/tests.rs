@@ -14,7 +14,7 @@ fn password<'a>(user: &'a str, pass: &'a str) -> Credentials<'a> {
     Credentials { user: Some(user), pass: Some(pass), ..Credentials::default() }
 }
 
-/// Returns the result of a check; a slow one is run at once.
+/// Returns the result of a check; a slow check is run immediately.
 fn who(identities: &Identities, credentials: &Credentials<'_>) -> Result<String, LoginError> {
     let identity = match identities.check(credentials, b"nonce") {
         Check::Done(done) => done,

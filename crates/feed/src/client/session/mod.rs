@@ -25,7 +25,7 @@ use crate::{
     routing::trie::tokens_of,
 };
 
-/// Result of executing the operations of a read.
+/// Result of executing the operations in the bytes of a read.
 #[derive(Debug)]
 pub(crate) enum ReadOutcome {
     /// All complete operations are executed. The next has at least `need` bytes.
@@ -38,21 +38,22 @@ pub(crate) enum ReadOutcome {
     Held,
     /// The turn's budget is used up.
     Over,
-    /// Messages that other cores sent before must be delivered first.
+    /// Messages that other cores sent earlier must be delivered first.
     Behind,
 }
 
 /// Queue group of nats-server's own subscriptions, which no client may join.
 const SYSTEM_QUEUE: &[u8] = b"_sys_";
 
-/// Bytes of messages that are delivered at once; after them the producer may have to pause.
+/// Bytes of messages that are delivered before the server checks whether the producer must pause.
 pub(crate) const RUN_BYTES_MAX: usize = 128 * 1024;
-/// Bytes of requests that are delivered at once. Fewer, because without responders the server answers each of
-/// them, and its answers are much longer.
+/// Bytes of requests that are delivered at once. The bound is lower than for other messages, because without
+/// responders the server answers each request, and its answers are much longer.
 const REQUESTS_BYTES_MAX: usize = 8 * 1024;
 
 impl Core {
-    /// Executes the operations at the start of `bytes`. Returns how many bytes are done.
+    /// Executes the operations at the start of `bytes`. Returns how many bytes were processed, and why it
+    /// stopped.
     pub(crate) fn process(&mut self, id: ConnId, bytes: &[u8]) -> (usize, ReadOutcome) {
         let mut at = 0;
         loop {
@@ -94,7 +95,8 @@ impl Core {
                     }
                 }
                 Ok(Progress::Complete(op, taken)) => {
-                    // A question is answered once everything is delivered that arrived before it.
+                    // An operation such as PING is answered only after everything that arrived before it is
+                    // delivered.
                     if self.backlog.done < self.outputs.connections[id].behind {
                         self.wait_for_inbox(id);
                         return (at, ReadOutcome::Behind);
@@ -102,7 +104,7 @@ impl Core {
                     if self.work.lacks(steps_at_most(&op)) {
                         return (at, ReadOutcome::Over);
                     }
-                    // Another CONNECT starts afresh, without the earlier subscriptions, as in nats-server.
+                    // A second CONNECT removes the earlier subscriptions, as in nats-server.
                     if let ClientOp::Connect { .. } = op
                         && self.outputs.connections[id].stage == Stage::Connected
                         && !self.end_some(id)
@@ -132,9 +134,9 @@ impl Core {
 
     /// Returns the reason why a message cannot be published now. Either subscriptions of other cores that
     /// were announced before its bytes arrived are not applied yet, so that some subscribers would miss it;
-    /// or too much is on its way to another core. A delivery that has begun is finished. Later announcements
-    /// are not waited for; otherwise clients that subscribe endlessly would keep all other clients from
-    /// publishing.
+    /// or too many bytes are on their way to another core. A delivery that has begun is finished. The message
+    /// does not wait for later announcements; otherwise clients that subscribe endlessly would keep all other
+    /// clients from publishing.
     #[inline]
     fn must_wait_to_publish(&mut self, id: ConnId) -> Option<ReadOutcome> {
         if self.backlog.unheard == 0 && !self.links.is_overfull() {
@@ -166,8 +168,8 @@ impl Core {
         self.backlog.waiting.push(id);
     }
 
-    /// Publishes a message and the similar ones after it. Returns how many bytes those after it take; `None`
-    /// if the delivery continues in another turn.
+    /// Publishes a message and the similar ones after it. Returns the length of those after it in bytes;
+    /// `None` if the delivery continues in another turn.
     fn take_messages(&mut self, id: ConnId, first: &Publish<'_>, bytes: &[u8]) -> Option<usize> {
         let begun = self.outputs.connections[id].begun.take();
         if begun.is_none() {
@@ -190,7 +192,7 @@ impl Core {
                 // Each answer is counted, so messages are published one by one.
                 _ if connection.answers(first.subject, self.mappings.is_some()) => 0,
                 true => RUN_BYTES_MAX,
-                // Each request may get an answer of its own, if only that there is no room, so requests are
+                // Each request may get an answer of its own, even if it is only an error, so requests are
                 // published one by one.
                 false if connection.deals => 0,
                 false => REQUESTS_BYTES_MAX,
@@ -224,7 +226,7 @@ impl Core {
         None
     }
 
-    /// Notes a PONG: the client is alive.
+    /// Notes a PONG from the client, which shows that it is alive.
     pub(crate) fn take_pong(&mut self, id: ConnId) {
         let now_ms = self.now_ms;
         let connection = &mut self.outputs.connections[id];
@@ -329,7 +331,7 @@ impl Core {
 
     /// Continues the login after a password check on a helper thread.
     pub(crate) fn slowly_checked(&mut self, id: ConnId, checked: Result<Identity, LoginError>) {
-        // A reload may have happened meanwhile.
+        // The configuration may have been reloaded during the check.
         let identities = &self.settings.identities;
         let checked = checked.and_then(|identity| identities.again(&identity).ok_or(LoginError::Wrong));
         self.checked(id, checked);
@@ -387,7 +389,8 @@ impl Core {
 /// Divisor of `max_subscription_memory` that gives the share of one connection.
 const CONNECTION_PART: usize = 2;
 
-/// Returns the most units that an operation may take. It is not begun if the turn has less left.
+/// Returns the largest number of budget units that an operation may take. The operation begins only if the
+/// turn has that many left.
 fn steps_at_most(op: &ClientOp<'_>) -> u64 {
     match op {
         ClientOp::Subscribe { subject, .. } => (3 * tokens_of(subject) as u64).min(WALKS) + 2,
@@ -396,7 +399,7 @@ fn steps_at_most(op: &ClientOp<'_>) -> u64 {
     }
 }
 
-/// Returns the cost of an operation, except for messages.
+/// Returns the cost of an operation in budget units; messages are charged separately.
 fn price(op: &ClientOp<'_>) -> u64 {
     match op {
         ClientOp::Connect { .. } => work::CONNECT,
@@ -409,7 +412,8 @@ fn price(op: &ClientOp<'_>) -> u64 {
 /// object.
 pub(crate) fn read_options(json: &[u8]) -> serde_json::Result<Option<ConnectOptions>> {
     if json.trim_ascii().starts_with(b"[") {
-        // serde would accept an array as the fields in their order.
+        // serde would accept an array and assign its elements to the fields in order, so arrays are rejected
+        // here.
         return Ok(None);
     }
     let Some(FoldedObject(fields)) = serde_json::from_slice::<Option<FoldedObject>>(json)? else {
@@ -418,8 +422,8 @@ pub(crate) fn read_options(json: &[u8]) -> serde_json::Result<Option<ConnectOpti
     serde_json::from_value(serde_json::Value::Object(fields)).map(Some)
 }
 
-/// A JSON object as Go's encoding/json reads one into a struct: names ignore case, the last value of a name
-/// counts, and `null` leaves the field unset.
+/// A JSON object, parsed as Go's encoding/json parses one into a struct: names are case-insensitive, the last
+/// value of a name counts, and `null` leaves the field unset.
 struct FoldedObject(serde_json::Map<String, serde_json::Value>);
 
 impl<'de> serde::Deserialize<'de> for FoldedObject {

@@ -1,4 +1,5 @@
-//! SUB and UNSUB: a client's subscriptions begin, end at once or after a number of messages, and are taken back in steps.
+//! SUB and UNSUB: subscriptions are added, and removed at once or after a number of messages; a large removal
+//! takes several steps.
 
 use super::{CONNECTION_PART, SYSTEM_QUEUE};
 use crate::{
@@ -21,7 +22,7 @@ use wire::nats::{rejection::Rejection, subject};
 impl Core {
     pub(super) fn subscribe(&mut self, id: ConnId, pattern: &[u8], queue: Option<&[u8]>, sid: &[u8]) {
         let connection = &self.outputs.connections[id];
-        // nats-server checks the permissions first.
+        // Permissions are checked first, as in nats-server.
         let mut is_filtered = false;
         if let Some(permissions) = &connection.permissions {
             match permissions.subscribe_verdict(pattern, queue) {
@@ -50,7 +51,7 @@ impl Core {
             self.outputs.reject(id, Rejection::SubscriptionsExceeded);
             return;
         }
-        // If the sid is in use already, the first subscription stays.
+        // If the sid is in use already, the existing subscription stays.
         if self.subjects.find(connection, sid).is_some() {
             self.say_ok(id);
             return;
@@ -66,7 +67,8 @@ impl Core {
         let sub = subjects.subscribe(id, connection, Wish { pattern, queue, sid, is_filtered }, links);
         self.work.pay(subjects.trie.take_steps());
         if connection.account == AccountId::SYSTEM.0 {
-            // If the channel is full, an event is queued already, and this subscription is noticed after it.
+            // If the channel is full, an event is queued already, and its receiver will notice this
+            // subscription.
             _ = self.system.try_send(system::SystemEvent::Subscribed);
         }
         if subjects.abroad.has_streams(connection.account) {
@@ -76,7 +78,7 @@ impl Core {
         self.pause_if_full(id);
     }
 
-    /// Charges the memory of one more subscription. Returns whether there was enough.
+    /// Charges the memory of one more subscription to the client. Returns whether there was enough.
     fn may_remember(&mut self, id: ConnId, pattern: &[u8], queue: Option<&[u8]>, sid: &[u8]) -> bool {
         if tokens_of(pattern) > TOKENS_MAX {
             return false;
@@ -92,15 +94,15 @@ impl Core {
             None => {
                 let charge = self.accounts.charge(connection.client, SUBSCRIPTION_MEMORY, bytes);
                 connection.subscription_memory = charge.ok();
-                // The task must watch the charge, because other clients may need the memory.
+                // The connection's task must watch the charge, because other clients may need the memory.
                 connection.wake();
                 connection.subscription_memory.is_some()
             }
         }
     }
 
-    /// Removes subscriptions that have had their last message, and continues the client's unfinished
-    /// subscription. Returns whether all was done within the turn's budget.
+    /// Removes subscriptions that have received their last message, and continues adding or removing the
+    /// client's unfinished subscription. Returns whether all was done within the turn's budget.
     #[cold]
     pub(super) fn finish_under_way(&mut self, id: ConnId) -> bool {
         self.end_finished();
@@ -153,8 +155,8 @@ impl Core {
         true
     }
 
-    /// Pauses a client that causes more announcements of subscriptions than other cores can take; they are
-    /// bounded like messages.
+    /// Pauses a client that causes more announcements of subscriptions than other cores can accept.
+    /// Announcements are bounded in the same way as messages.
     pub(crate) fn pause_if_full(&mut self, id: ConnId) {
         if self.links.has_others() && self.links.is_full_for_words() && self.outputs.wait_for_core(id) {
             self.links.pause_subscriber(id);

@@ -1,9 +1,10 @@
-//! Queue groups whose members refuse, leave or are many: what one message may cost.
+//! Cost of one message to queue groups whose members refuse it, leave, or are many.
 
 use super::{bodies, deep, end, enter, say, say_and, take};
 use crate::delivery::hot_path_tests::cores;
 
-/// A write of messages that twenty thousand group members without echo all refuse: each attempt is charged.
+/// A write of messages that all twenty thousand members of a group refuse, because they have echo off: each
+/// attempt is charged.
 #[test]
 fn members_that_refuse_are_work() {
     let local = cores(1).remove(0);
@@ -18,7 +19,7 @@ fn members_that_refuse_are_work() {
         say(core, other, b"PING\r\n");
         answered += 1;
     });
-    // Four hundred thousand attempts, sixteen thousand in a turn.
+    // There are four hundred thousand attempts, sixteen thousand per turn.
     assert!((20..200).contains(&turns), "{turns} turns");
     let got = take(core, other);
     assert_eq!((got.matches("PONG").count(), got.matches("MSG").count()), (answered, 20));
@@ -93,7 +94,7 @@ fn members_that_leave_refuse() {
     say(core, other, b"SUB *.b q 1\r\n");
     let mut left = 0;
     let turns = say_and(core, attacker, b"PUB a.b 1\r\na\r\nPUB a.b 1\r\nb\r\n", |core| {
-        // The part whose turns are counted disappears, too.
+        // The part of the group whose round-robin position is kept disappears, too.
         say(core, other, format!("SUB a.b x y{left}\r\nUNSUB y{left}\r\n").as_bytes());
         left += 1;
     });

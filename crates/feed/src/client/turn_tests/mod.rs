@@ -1,5 +1,5 @@
-//! Tests that a client's operations run in turns of bounded cost, whatever they are. The cost is counted on
-//! cores without sockets.
+//! Tests that any operation of a client runs in turns of bounded cost. The cost is counted on cores without
+//! sockets.
 
 #![allow(clippy::expect_used, reason = "a test may fail")]
 
@@ -22,9 +22,9 @@ use crate::{
 
 const HELLO: &[u8] =
     b"CONNECT {\"verbose\":false,\"pedantic\":false,\"headers\":true,\"no_responders\":true}\r\n";
-/// Units that an operation may use beyond the turn's budget.
+/// Largest number of budget units that may be spent in a turn after its budget is used up.
 const UNPAID_MAX: u64 = 64;
-/// Parts of queue groups that one unit may cover.
+/// Largest number of parts of queue groups that may be visited for one budget unit.
 const PARTS_A_STEP: u64 = 4;
 /// Units by which a turn may exceed its budget: one subscriber's part of a run, or one operation.
 const WORK_BEYOND: u64 = WORK_A_TURN / 8;
@@ -175,7 +175,7 @@ fn a_message_for_many_is_handed_out_in_turns() {
     for (sid, got) in bodies(&got) {
         assert!(["1", "22", "333"].ends_with(&got), "{sid}: {got:?}");
     }
-    // Nothing is left of clients that have gone.
+    // No state remains of clients that have left.
     let (nodes, connections) = (core.subjects.trie.nodes(), [many, producer, restless]);
     assert!(core.subjects.trie.marks.is_idle());
     for id in connections {
@@ -193,7 +193,7 @@ fn requests_that_nobody_answers_take_turns() {
     let core = &mut *local.core.borrow_mut();
     let asker = enter(core);
     say(core, asker, &subscribe(deep(13)));
-    // Each request has another reply subject, because matches of a subject are cached.
+    // Each request has a different reply subject, because the matches of a subject are cached.
     let reply = ["a"; 12].join(".");
     let write: String = (0..50).map(|at| format!("PUB nobody.{at} {reply}.r{at} 0\r\n\r\n")).collect();
     let turns = say(core, asker, write.as_bytes());
@@ -249,7 +249,7 @@ proptest! {
         for max in [WORK_A_TURN / 100, u64::MAX] {
             let local = cores(1).remove(0);
             let core = &mut *local.core.borrow_mut();
-            // The output is never written, so its bound must be high.
+            // The output is never written to a socket, so its bound must be high.
             core.outputs.marks = crate::delivery::backpressure::Marks::of(1 << 30);
             let (consumer, producer) = (enter(core), enter(core));
             say(core, consumer, words.as_bytes());
@@ -266,8 +266,8 @@ proptest! {
     }
 }
 
-/// Forty thousand subscriptions have had their last message. One client leaves, the other ends some in
-/// another order; none of the removals searches the others.
+/// Forty thousand subscriptions have received their last message. One client leaves, the other one
+/// unsubscribes in a different order; no removal searches the other subscriptions.
 #[test]
 fn subscriptions_that_end_look_at_no_others() {
     const COUNT: usize = 20_000;
@@ -335,7 +335,7 @@ fn memory_of_subscriptions_is_bounded() {
     }
 }
 
-/// A SUB that matches five hundred imported streams takes several turns, and so does its end.
+/// A SUB whose pattern matches five hundred imported streams takes several turns, and so does its removal.
 #[test]
 fn a_subscription_follows_many_imports_in_turns() {
     use crate::accounts::identity::{Account, Authorization, Export, Import, Secret, User};
@@ -418,7 +418,7 @@ proptest! {
                 2 => (0..200).map(|n| format!("SUB {literal} g{n} {number}.{n}\r\n")).collect(),
                 3 => (0..300).map(|n| format!("SUB {literal} q {number}.m.{n}\r\n")).collect(),
                 4 => format!("UNSUB {number}\r\n"),
-                // A group at many patterns, and messages that some members refuse.
+                // A group with members at many patterns, and messages that some members refuse.
                 7 => {
                     let patterns = deep(3 + number % 6);
                     let words: String = (0..).zip(patterns).map(|(n, p)| format!("SUB {p} q {number}.d.{n}\r\n")).collect();
@@ -439,8 +439,8 @@ proptest! {
     }
 }
 
-/// While another core stands still, four hundred producers put no more on the way to it than a few do, and
-/// they resume when it does.
+/// While another core does not run, four hundred producers put no more bytes on their way to it than a few
+/// producers do; they resume when it runs again.
 #[test]
 fn a_core_that_stands_still_is_sent_no_more() {
     let locals = cores(2);

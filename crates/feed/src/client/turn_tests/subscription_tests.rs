@@ -1,4 +1,4 @@
-//! Long patterns, many patterns and what other cores are told of subscriptions, in bounded turns.
+//! Bounded turns for long patterns, for many patterns, and for announcements of subscriptions to other cores.
 
 use super::{end, enter, say, say_and, take};
 use crate::{client::connection::ConnId, delivery::hot_path_tests::cores, mesh::core::Local};
@@ -28,8 +28,8 @@ fn what_other_cores_are_told_of_subscriptions_is_bounded() {
             }
         }
         pauses += 1;
-        // Paused before much more than the bound is noted, and resumed once the other core has applied the
-        // changes.
+        // The client is paused before many more bytes than the bound are recorded, and resumes once the other
+        // core has applied the changes.
         assert!(at < pauses * (5 << 20), "{at} bytes of subscriptions in {pauses} pauses");
         for local in locals.iter().rev() {
             let core = &mut *local.core.borrow_mut();
@@ -42,8 +42,8 @@ fn what_other_cores_are_told_of_subscriptions_is_bounded() {
     assert!(pauses > 1, "{pauses} pauses");
 }
 
-/// Connects a client to the first core whose subscriptions split any pattern of this many tokens `t` into as
-/// many nodes of every core's trie: another pattern branches off after each token.
+/// Connects a client to the first core and subscribes it so that in every core's trie a pattern of `tokens`
+/// tokens `t` consists of one node per token: another pattern branches off after each token.
 fn split_at_each_token(locals: &[Rc<Local>], tokens: usize) -> ConnId {
     let words: String = (0..tokens).map(|n| format!("SUB {}x {n}\r\n", "t.".repeat(n))).collect();
     let client = enter(&mut locals[0].core.borrow_mut());
@@ -155,8 +155,8 @@ fn subscriptions_leave_messages_room_between_cores() {
     }
 }
 
-/// Subscribing to patterns as long as a control line, and unsubscribing, takes turns in which another client
-/// is answered; every unit is paid.
+/// Subscribing to patterns as long as a control line, and unsubscribing, takes several turns, between which
+/// another client is answered; every unit is charged.
 #[test]
 fn long_patterns_take_turns() {
     let local = cores(1).remove(0);

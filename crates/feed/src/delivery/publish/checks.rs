@@ -1,4 +1,5 @@
-//! Checks of what a client publishes: its size, its permissions, reserved subjects and reserved replies.
+//! Checks of messages that a client publishes: size, permissions, reserved subjects and reserved reply
+//! subjects.
 
 use crate::{
     accounts::{identity::AccountId, pending_calls},
@@ -17,7 +18,8 @@ use crate::{
 use wire::nats::{rejection::Rejection, subject};
 
 impl Core {
-    /// Counts messages of a client and checks them, sending errors. Returns whether they may be delivered.
+    /// Counts and checks a client's messages, and sends errors for them. Returns whether they may be
+    /// delivered.
     #[inline]
     pub(super) fn accept(&mut self, id: ConnId, run: &Run<'_>) -> bool {
         self.count_in(id, run);
@@ -59,12 +61,13 @@ impl Core {
     }
 }
 
-/// Returns whether the client's permissions let it publish the run. (With mail in the same process every run
-/// is checked, because the reserved subjects are denied to all clients.)
+/// Returns whether the client's permissions allow publishing the messages. (If the mail server runs in the
+/// same process, this check is never skipped, because the reserved subjects are denied to all clients.)
 #[inline]
 fn may_publish(outputs: &mut Outputs, id: ConnId, run: &Run<'_>, now_ms: u64) -> bool {
     let connection = &mut *outputs.connections[id];
-    // The permissions are borrowed: cloning the `Arc` would make every core write its count.
+    // The permissions are borrowed, because a clone of the `Arc` would make every core write to its reference
+    // count.
     let (Some(permissions), replies) = (&connection.permissions, &mut connection.replies) else {
         return true;
     };
@@ -75,8 +78,8 @@ fn may_publish(outputs: &mut Outputs, id: ConnId, run: &Run<'_>, now_ms: u64) ->
         })
 }
 
-/// Returns whether a subject is one on which servers of a cluster talk to each other. (nats-server refuses
-/// clients' messages on these, whatever the permissions say.)
+/// Returns whether a subject is reserved for communication between the servers of a cluster. (nats-server
+/// refuses clients' messages on these subjects, whatever the permissions say.)
 #[inline]
 fn is_of_servers(connection: &Connection, subject: &[u8]) -> bool {
     match subject.first() {
@@ -89,9 +92,9 @@ fn is_of_servers(connection: &Connection, subject: &[u8]) -> bool {
     }
 }
 
-/// Prefixes of reply subjects that only servers create. No client may name one as its reply subject, whatever
-/// it may publish. (nats-server's list, `isReservedReply`: answers between accounts, acknowledgements of
-/// stored messages, answers between clusters.)
+/// Prefixes of reply subjects that only servers create. No client may use such a reply subject, whatever it
+/// may publish. (nats-server's list, `isReservedReply`: answers between accounts, acknowledgements of stored
+/// messages, answers between clusters.)
 const RESERVED_REPLIES: [&[u8]; 4] = [pending_calls::RESERVED, b"$JS.ACK.", b"_GR_.", b"$GR."];
 
 #[inline]

@@ -6,17 +6,18 @@
 //!   for each subscriber of a.b:    MSG a.b 7 + tail, MSG a.b 7 + tail, …   into its chunk: two copies a message
 //! ```
 //!
-//! The bytes after the subject in a PUB are exactly those after the sid in the MSG. So a delivery is a
-//! prefix, built once for each run and subscriber, and a tail, copied from the read buffer. A run is
+//! The bytes after the subject in a PUB are exactly those after the sid in the MSG. So a delivery consists of
+//! a prefix, built once for each run and subscriber, and a tail, copied from the read buffer. A run is
 //! delivered subscriber by subscriber, which keeps one prefix, one source and one destination in the nearest
-//! cache. A chunk that fills up is written at once and reused, so a hundred subscribers of a large read share
+//! cache. A chunk that fills up is written at once and reused, so a hundred subscribers to a large read share
 //! a few chunks instead of filling a hundred.
 //!
 //! A run contains complete messages only.
 //!
-//! *A turn's end.* A run for many subscribers is delivered in several turns ([`SuspendedDelivery`] holds the
-//! progress). Later operations of its producer wait, so that each consumer gets a producer's messages in
-//! order. A client that subscribes meanwhile may get the run or not; one that unsubscribes gets nothing more.
+//! *End of a turn.* A run for many subscribers is delivered in several turns ([`SuspendedDelivery`] holds the
+//! progress). Later operations of its producer wait, so that each consumer receives a producer's messages in
+//! order. A client that subscribes during such a delivery may get the run or not; a client that unsubscribes
+//! gets nothing more.
 
 mod checks;
 
@@ -47,16 +48,17 @@ use crate::{
     },
 };
 
-/// Source of the messages that are delivered, and which subscribers they are for.
+/// Source of messages that are delivered, and the set of subscribers that may get them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Origin {
-    /// Connection that caused the delivery. Its reads are paused if too much is on its way to another core.
+    /// Connection that caused the delivery. Its reads are paused if too many bytes are on their way to
+    /// another core.
     pub(crate) from: ConnId,
     pub(crate) producer: Producer,
     pub(crate) account: u16,
     pub(crate) root: NodeId,
-    /// Another core has sent the messages, for this core's subscribers outside of queue groups. That core
-    /// serves the groups.
+    /// Another core has sent the messages, only for this core's subscribers outside of queue groups; the
+    /// sending core serves the queue groups.
     pub(crate) is_from_core: bool,
     /// A hub has sent the messages, so no hub gets them.
     pub(crate) is_from_hub: bool,
@@ -69,7 +71,7 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    /// Builds the origin of messages that no client has sent, in an account without exports and imports.
+    /// Builds the origin of messages that no client has published, in an account without exports and imports.
     pub(crate) fn of_nobody(producer: Producer, account: u16, root: NodeId) -> Self {
         Self {
             from: producer.conn,
@@ -85,62 +87,63 @@ impl Origin {
     }
 }
 
-/// Queue groups whose members at a hub get a message.
+/// Hubs whose queue group members get a message, each with the group.
 pub(crate) type AtHubs = SmallVec<[(HubId, Part); 2]>;
 
-/// Progress of a run through its [`Match`].
+/// Progress in delivering a run (consecutive messages to one subject) to the subscribers in its [`Match`].
 #[derive(Debug, Default)]
 struct Way {
-    /// Index of the next subscriber or, after the subscribers, of the next group.
+    /// Index of the next subscriber or, once all subscribers are served, of the next queue group.
     next: usize,
     reached: bool,
-    /// Index of the next message for that group.
+    /// Index of the next message of the run for the current queue group.
     message: usize,
-    /// Members of that group that have refused that message.
+    /// Members of the current queue group that have refused the current message.
     refused: GroupRefusals,
-    /// A member of that group has taken an earlier message.
+    /// A member of the current queue group has accepted an earlier message of the run.
     has_taken: bool,
-    /// Groups without an accepting member here, each with the hub whose members get the message.
+    /// Queue groups of which no member here accepts the message, each with the hub whose members get it.
     at_hubs: AtHubs,
 }
 
 /// A run that was not delivered to all subscribers before the turn's budget was used up.
 #[derive(Debug)]
 pub(crate) struct SuspendedDelivery {
-    /// Length of the run in bytes. Similar messages may have arrived after it.
+    /// Length of the run in bytes. More messages with the same control line may have arrived after it.
     pub(crate) run_bytes: usize,
     slot: usize,
     matched: Match,
-    /// Parts of the trie that are still to be searched for subscribers; the delivery begins after that.
+    /// Parts of the trie that are still to be searched for subscribers; the delivery begins when none are
+    /// left.
     open: OpenLookup,
     way: Way,
-    /// There were no responders, and the search is for subscribers of the reply subject.
+    /// There were no responders, so the search is now for subscribers to the reply subject.
     is_for_reply: bool,
     /// Mapped subject of the run, if it has one.
     pub(crate) mapped: Option<BegunMapped>,
-    /// The run is delivered in its account, and continues through service imports.
+    /// State of the forwarding through service imports, once the run is delivered in its own account.
     pub(crate) crossing: Option<Box<ServiceImportChain>>,
     mark: Mark,
 }
 
-/// Mapping of a suspended run; each message may have its own mapped subject.
+/// Mapping state of a suspended run; each message may have a different mapped subject.
 #[derive(Debug)]
 pub(crate) struct BegunMapped {
-    /// Mapped subject that was chosen.
+    /// Subject that the mapping has chosen.
     pub(crate) subject: Box<[u8]>,
-    /// Index of the message in the run, if each message is mapped by itself.
+    /// Index of the message in the run, if each message is mapped separately.
     pub(crate) message: Option<usize>,
 }
 
 impl Core {
-    /// Returns whether the turn's budget is used up, including the writes at its end.
+    /// Returns whether the turn's budget is used up, including the cost of the writes at its end.
     #[inline]
     pub(crate) fn is_turn_over(&self) -> bool {
         self.work.is_over(self.outputs.dirty() as u64 * work::WRITE)
     }
 
-    /// Delivers a run to all subscribers of its subject, or continues to. Returns whether a subscriber was
-    /// reached.
+    /// Delivers a run (consecutive messages to one subject) to all its subscribers, or resumes a suspended
+    /// delivery. Returns whether a subscriber was reached.
     ///
     /// # Errors
     /// [`SuspendedDelivery`] if the turn's budget is used up; the rest is done in another turn.
@@ -203,10 +206,10 @@ impl Core {
         })
     }
 
-    /// Builds the suspended state of a run that continues through service imports and is done in its own
-    /// account.
+    /// Builds the suspended state of a run that is delivered in its own account and continues through service
+    /// imports.
     pub(crate) fn begun_crossing(&mut self, run: &Run<'_>) -> Box<SuspendedDelivery> {
-        // Slot 0 of the matches belongs to no subject in particular; its entry is dropped at the end.
+        // Slot 0 of the cache of matches is used for no particular subject; its entry is dropped at the end.
         self.begun(run, 0, Match::default(), Way::default(), false)
     }
 
@@ -228,7 +231,7 @@ impl Core {
         Ok(reached)
     }
 
-    /// Continues the search for subscribers. Returns whether it is not complete.
+    /// Continues the search for subscribers. Returns whether it is still incomplete.
     fn continue_lookup(&mut self, subject: &[u8], begun: &mut SuspendedDelivery) -> bool {
         let SuspendedDelivery { matched, open, .. } = begun;
         if !open.is_empty() {
@@ -262,7 +265,7 @@ impl Core {
         }
     }
 
-    /// Publishes messages under the subject that they have, without mappings.
+    /// Publishes messages under their original subject, without mappings.
     pub(crate) fn publish_as_it_is(
         &mut self,
         id: ConnId,
@@ -306,7 +309,7 @@ impl Core {
         self.is_done(id, outcome)
     }
 
-    /// Stores a suspended delivery with its connection. Returns whether there was none.
+    /// Stores a suspended delivery with its connection. Returns whether the delivery is complete.
     fn is_done(&mut self, id: ConnId, outcome: Result<(), Box<SuspendedDelivery>>) -> bool {
         let begun = outcome.err();
         let is_done = begun.is_none();
@@ -316,7 +319,8 @@ impl Core {
         is_done
     }
 
-    /// Drops messages of a client that a mapping maps to nothing. Returns whether everything is done.
+    /// Counts and drops a client's messages whose mapping has no destination; a requester is told that there
+    /// are no responders. Returns whether everything is done.
     pub(crate) fn publish_to_nobody(&mut self, id: ConnId, run: &Run<'_>) -> bool {
         self.count_in(id, run);
         self.say_ok(id);
@@ -327,8 +331,8 @@ impl Core {
         self.is_done(id, outcome)
     }
 
-    /// Delivers to the matching subscribers, from where `way` stands. Returns whether all were served within
-    /// the turn's budget.
+    /// Delivers a run to the matching subscribers, starting where `way` left off. Returns whether all were
+    /// served within the turn's budget.
     fn spread(&mut self, of: &Origin, run: &Run<'_>, matched: &Match, way: &mut Way) -> bool {
         let price = work::delivery(run.count(), run.bytes.len());
         let mut delivered = 0;
@@ -393,8 +397,8 @@ impl Core {
         true
     }
 
-    /// Delivers messages from another core's producer to this core's subscribers. Returns the rest if the
-    /// turn's budget is used up.
+    /// Delivers messages from another core's producer to this core's subscribers. Returns the suspended
+    /// delivery if the turn's budget is used up.
     pub(crate) fn deliver_from_core(
         &mut self,
         (account, is_imported): (u16, bool),
@@ -440,7 +444,8 @@ impl Core {
         let Self { subjects, outputs, links, now_ms, .. } = self;
         let producer = of.producer;
         let subscription = subjects.subscription(sub);
-        // Numbers from `FOREIGN` on belong to no connection: the subscription has ended, or is foreign.
+        // Numbers from `FOREIGN` upwards belong to no connection: the subscription has ended, or is in
+        // another account.
         if subscription.conn >= FOREIGN {
             return self.deliver_abroad(sub, of, run);
         }
@@ -492,8 +497,7 @@ impl Core {
         }
     }
 
-    /// Delivers a run of the server's own messages without a budget. Operators' requests bound how often that
-    /// happens.
+    /// Delivers a run of the server's own messages to all subscribers in one turn, without a budget.
     pub(crate) fn hand_out_at_once(&mut self, of: &Origin, run: &Run<'_>) {
         let work = std::mem::replace(&mut self.work, Work::of(u64::MAX));
         let rest = self.hand_out(of, run, None);
@@ -501,8 +505,8 @@ impl Core {
         self.work = work;
     }
 
-    /// Tells a requester that there are no responders, if it wants to know and subscribes to the reply
-    /// subject.
+    /// Tells a requester that there are no responders, if it asked for that in CONNECT and subscribes to the
+    /// reply subject.
     ///
     /// # Errors
     /// [`SuspendedDelivery`] if the turn's budget is used up.
@@ -551,8 +555,8 @@ impl Core {
         Ok(())
     }
 
-    /// Removes subscriptions that have had their last message, within the turn's budget. The rest is removed
-    /// before any other operation of a client.
+    /// Removes subscriptions that have received their last message, within the turn's budget. The rest is
+    /// removed before any other operation of a client.
     #[inline]
     pub(crate) fn end_finished(&mut self) {
         if self.subjects.a_finished().is_some() {
@@ -570,8 +574,8 @@ impl Core {
     }
 }
 
-/// Sends messages to another core's subscribers. If too much is on its way to that core, reads from `from`
-/// are paused; a producer on another core is paused by its own core.
+/// Sends messages to another core's subscribers. If too many bytes are on their way to that core, reads from
+/// the connection `from` are paused; a producer on another core is paused by its own core.
 pub(crate) fn send_across(
     outputs: &mut Outputs,
     links: &mut Links,

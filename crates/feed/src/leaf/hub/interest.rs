@@ -1,4 +1,4 @@
-//! Which subjects a hub has subscribers for, and which of ours it is told of.
+//! Interest of hubs in subjects, and announcements of this server's own interest to them.
 
 use super::super::{HEARD_MAX, trouble::Trouble};
 use crate::{
@@ -15,7 +15,7 @@ use std::{
 };
 
 impl Core {
-    /// Notes the hub's interest in a pattern, with or without a queue group.
+    /// Records a hub's interest in a pattern, with or without a queue group.
     pub(in crate::leaf) fn hear_interest(
         &mut self,
         id: ConnId,
@@ -30,10 +30,11 @@ impl Core {
                 self.close_for_loop(of, connection);
                 self.links.hub_loop(of, connection);
             }
-            // A loop subject matters to its origin only, and is not recorded as interest.
+            // A loop subject concerns only the server that created it, and is not recorded as interest.
             return;
         }
-        // Requests to the server are answered by the server that the client is connected to.
+        // Interest in `$SYS.` subjects is ignored: the server that a client is connected to answers such
+        // requests.
         if pattern.starts_with(b"$SYS.") {
             return;
         }
@@ -45,7 +46,8 @@ impl Core {
         self.pause_if_full(id);
     }
 
-    /// Closes a connection to a hub on which messages go round, if it is one of this core's and still open.
+    /// Closes a connection to a hub on which messages loop, if this core has joined the hub and the
+    /// connection is still open.
     pub(crate) fn close_for_loop(&mut self, of: HubId, connection: u64) {
         let Some(hub) = self.hubs.find(of).filter(|hub| hub.cid == connection) else { return };
         let Some(id) = hub.conn else { return };
@@ -77,7 +79,8 @@ impl Core {
         self.add_hub_imports(of, (pattern, queue), members, before.is_none());
     }
 
-    /// Tells all cores how many subscribers a hub has for a pattern, with or without a queue group.
+    /// Tells all cores how many subscribers a hub has for a pattern, with or without a queue group; 0 for
+    /// none.
     fn set_wanted(
         &mut self,
         of: HubId,
@@ -125,7 +128,7 @@ impl Core {
         }
     }
 
-    /// Withdraws the interest in imported streams that followed from a hub's pattern.
+    /// Withdraws the interest in imported streams that resulted from a hub's pattern.
     fn remove_hub_imports(&mut self, of: HubId, (pattern, queue): (&[u8], Option<&[u8]>)) {
         let account = self.hubs.own(of).seed.account;
         for (stream, there) in self.subjects.abroad.reached(account, pattern) {
@@ -161,7 +164,7 @@ impl Core {
         }
     }
 
-    /// Tells hubs, after a reload, of changes to the mapped subjects and imported services.
+    /// Announces to hubs, after a reload, changes of the mapped subjects and imported services.
     pub(crate) fn tell_hubs_what_stands(&mut self) {
         let Self { subjects, links, mappings, .. } = self;
         links.tellers.stand(
@@ -170,7 +173,7 @@ impl Core {
         );
     }
 
-    /// Notes that the hub has no interest in a pattern any more.
+    /// Notes that a hub has withdrawn its interest in a pattern.
     pub(in crate::leaf) fn hear_no_interest(
         &mut self,
         id: ConnId,
@@ -190,7 +193,7 @@ impl Core {
         }
     }
 
-    /// Takes all interest of a lost hub out of its state: accounts and keys.
+    /// Removes all interest of a lost hub from its state, and returns it as accounts and keys.
     pub(in crate::leaf) fn take_wanted(
         &mut self,
         of: HubId,
@@ -202,7 +205,7 @@ impl Core {
         heard.into_keys().map(move |key| (account, key)).chain(abroad.into_keys())
     }
 
-    /// Removes one of those keys from all cores' tries.
+    /// Removes a lost hub's interest under one key from all cores' tries.
     pub(in crate::leaf) fn forget_wanted(&mut self, of: HubId, account: u16, key: &[u8]) {
         self.set_wanted(of, account, parts_of(key), 0);
     }
@@ -215,7 +218,7 @@ fn key_of(pattern: &[u8], queue: Option<&[u8]>) -> Box<[u8]> {
     }
 }
 
-/// Splits a key of [`key_of`] into pattern and queue group. (Neither can contain a space.)
+/// Splits a key built by [`key_of`] into pattern and queue group. (Neither can contain a space.)
 fn parts_of(key: &[u8]) -> (&[u8], Option<&[u8]>) {
     match memchr::memchr(b' ', key) {
         None => (key, None),
@@ -223,8 +226,8 @@ fn parts_of(key: &[u8]) -> (&[u8], Option<&[u8]>) {
     }
 }
 
-/// Returns the subjects of an account that a hub is told of independently of subscribers, sorted: mapped
-/// subjects, and imported services. (As in nats-server.)
+/// Returns the subjects of an account that are announced to a hub even without subscribers, sorted: mapped
+/// subjects, and imported services (as in nats-server).
 pub(super) fn standing(
     subjects: &Subjects,
     mappings: Option<&HashMap<u16, Mappings>>,

@@ -1,7 +1,7 @@
-//! State of the hubs that a core has joined, and how they are joined and lost.
+//! State of the hubs that a core has joined; joining and losing them.
 //!
-//! Each hub has one [`Hub`], on its own core and in that core's memory. Other cores have only its interest in
-//! their tries, and whether it is connected ([`Core::hubs_up`]).
+//! Each hub has one [`Hub`], on its own core and in that core's memory. Other cores hold only the hub's
+//! interest, in their tries, and whether it is connected ([`Core::hubs_up`]).
 
 mod interest;
 
@@ -24,39 +24,40 @@ use crate::{
     routing::trie::{HUBS_MAX, HubId, HubMask},
 };
 
-/// Trie nodes that are examined in one step.
+/// Number of trie nodes that are examined in one step of announcing subscriptions to a hub.
 const NODES_A_STEP: u32 = 4096;
-/// Bytes of interest lines that one step may produce for a hub.
+/// Bytes of interest lines (`LS+`) that one step may produce for a hub.
 const STEP_BYTES_MAX: usize = 64 * 1024;
 
 /// Hubs of a core.
 pub(crate) struct Hubs {
-    /// Hubs that are joined or being dialed, and lost ones of which some state is left.
+    /// Hubs that are joined or being dialed, and lost ones whose state is not completely removed.
     all: Vec<Hub>,
-    /// For each hub number of this core: notified when a reload configures another hub there, or none.
+    /// For each hub number of this core: notified when a reload configures a different hub, or none, under
+    /// that number.
     changed: Vec<(HubId, Rc<Notify>)>,
 }
 
-/// A hub of this core.
+/// State of a hub that this core joins.
 pub(crate) struct Hub {
     pub(crate) seed: Arc<Seed>,
     pub(crate) conn: Option<ConnId>,
-    /// The hub has admitted us.
+    /// The hub has accepted this server as a leaf node.
     pub(crate) is_up: bool,
-    /// Connections to the hub so far.
+    /// Number of connections made to the hub so far.
     connections: u64,
-    /// Number of the last connection. Each connection has a loop subject of its own, so that the subject of a
-    /// lost connection, which the hub may still have, is not taken for a loop.
+    /// Number of the last connection. Each connection has its own loop subject, so that the subject of a lost
+    /// connection, which the hub may still have, is not mistaken for a loop.
     cid: u64,
     pub(crate) max_payload: usize,
     pub(crate) rules: HubRules,
-    /// Interest of the hub by key: a pattern, or a pattern and a queue group with a space between them, which
-    /// has this many members.
+    /// Interest of the hub by key, with the number of members. A key is a pattern, or a pattern and a queue
+    /// group with a space between them.
     pub(super) heard: HashMap<Box<[u8]>, u32>,
-    /// Interest of the hub in other accounts' streams that follows from `heard`: the account and the key
-    /// there, and how many of its own keys lead to it.
+    /// Interest of the hub in other accounts' streams that follows from `heard`: the exporting account and
+    /// the key in it, with the number of the hub's own keys that lead to it.
     abroad: HashMap<(u16, Box<[u8]>), u32>,
-    /// The hub has refused our publishing to JetStream's subjects.
+    /// The hub has denied this server publishing to JetStream's subjects.
     is_without_jetstream: bool,
     trouble: Option<Trouble>,
     joined: Rc<Notify>,
@@ -64,7 +65,7 @@ pub(crate) struct Hub {
     info: Info,
     address: String,
     attempts: u64,
-    /// Last text logged for the operator.
+    /// Last status text that was logged for this hub.
     told: String,
 }
 
@@ -108,7 +109,8 @@ impl Hubs {
         Self { all: Vec::new(), changed }
     }
 
-    /// Returns what is notified when a reload configures another hub under a number, or none.
+    /// Returns the signal that is notified when a reload configures a different hub, or none, under this
+    /// number.
     pub(super) fn changed(&self, place: HubId) -> Rc<Notify> {
         let found = self.changed.iter().find(|(of, _)| *of == place);
         found.map_or_else(|| unreachable!("a place is its core's"), |(_, changed)| Rc::clone(changed))
@@ -136,18 +138,18 @@ impl Hubs {
         self.all.retain(|one| one.seed.hub != hub);
     }
 
-    /// Returns how many of a core's connections lead to hubs.
+    /// Returns the number of this core's connections that lead to hubs.
     pub(crate) fn connections(&self) -> usize {
         self.all.iter().filter(|hub| hub.conn.is_some()).count()
     }
 
-    /// Returns the servers of its cluster that a hub has announced.
+    /// Returns the other servers of its cluster that a hub has announced.
     pub(super) fn learnt(&self, hub: HubId) -> Vec<Address> {
         let found = self.all.iter().find(|one| one.seed.hub == hub);
         found.map_or_else(Vec::new, |found| found.learnt.clone())
     }
 
-    /// Returns what is notified once the hub has admitted us.
+    /// Returns the signal that is notified once the hub has accepted this server.
     pub(super) fn joined(&self, hub: HubId) -> Rc<Notify> {
         let found = self.all.iter().find(|one| one.seed.hub == hub);
         found.map_or_else(Rc::default, |found| Rc::clone(&found.joined))
@@ -186,9 +188,10 @@ impl Hub {
         format!("{}{}-{}", self.seed.loop_prefix, self.seed.hub, self.cid).into_bytes()
     }
 
-    /// Returns the connection to close when a hub subscribes to one of our loop subjects, which shows that
-    /// messages go round: this connection, if the subject is its own. For the subject of another hub of the
-    /// same account it is the connection of the hub with the higher number, whichever of the two subscribed.
+    /// Returns the connection to close when a hub subscribes to one of this server's loop subjects, which
+    /// shows that messages loop. If the subject belongs to this hub's connection, that connection is closed.
+    /// If it belongs to another hub of the same account, the connection to whichever of the two hubs has the
+    /// higher number is closed.
     fn closed_for_loop(&self, subject: &[u8], seeds: &[Arc<Seed>]) -> Option<(HubId, u64)> {
         let rest = std::str::from_utf8(subject.strip_prefix(self.seed.loop_prefix.as_bytes())?).ok()?;
         let (of, connection) = rest.split_once('-')?;
@@ -201,7 +204,7 @@ impl Hub {
         is_ours.then_some(if of < self.seed.hub { own } else { (of, connection) })
     }
 
-    /// Updates the list of the cluster's other servers.
+    /// Updates the list of other servers of the hub's cluster.
     fn learn(&mut self, info: &Info) {
         let is_web = self.seed.remote.addresses.first().is_some_and(Address::is_web);
         let scheme = self.seed.remote.addresses.first().map_or(Scheme::Plain, |address| address.scheme);
@@ -260,7 +263,8 @@ impl Core {
         id
     }
 
-    /// Applies an INFO of the hub. `is_let_in`: the hub has admitted us, even if this INFO does not say so.
+    /// Applies an INFO from the hub. `is_let_in`: the hub has accepted this server, even if this INFO does
+    /// not say so.
     fn take_info(&mut self, id: ConnId, of: HubId, info: &Info, is_let_in: bool) {
         let hub = self.hubs.own(of);
         hub.learn(info);
@@ -289,7 +293,8 @@ impl Core {
         hub.told.clear();
         hub.joined.notify_one();
         let (account, first) = (hub.seed.account, hub.loop_subject());
-        // A hub's JetStream does not announce its own subjects, but accepts messages to them.
+        // A hub's JetStream accepts messages on its own subjects although it does not announce interest in
+        // them.
         let has_jetstream = (info.jetstream || !info.domain.is_empty()) && !hub.is_without_jetstream;
         let (name, address) = (hub.info.server_name.clone(), hub.address.clone());
         let account_name = Arc::clone(&hub.seed.account_name);
@@ -311,7 +316,7 @@ impl Core {
         }
     }
 
-    /// Applies a later INFO of the hub.
+    /// Applies an INFO that the hub sent after the first one.
     pub(super) fn hear_info(&mut self, id: ConnId, of: HubId, json: &[u8]) {
         match serde_json::from_slice::<Info>(json) {
             Ok(info) => self.take_info(id, of, &info, false),
@@ -321,7 +326,8 @@ impl Core {
         }
     }
 
-    /// Notes an error from the hub, which is usually its last message before it closes.
+    /// Records an error from the hub, which is usually the hub's last message before it closes the
+    /// connection.
     pub(super) fn hear_error(&mut self, id: ConnId, of: HubId, text: &[u8]) {
         let trouble = Trouble::of_words(text);
         let hub = self.hubs.own(of);
@@ -331,7 +337,8 @@ impl Core {
         {
             hub.is_without_jetstream = true;
         }
-        // The hub decides whether to close after an error; it sends these errors before it does.
+        // The error is recorded only. Except after a loop error, the hub decides whether to close the
+        // connection.
         hub.trouble = Some(trouble.clone());
         if matches!(trouble, Trouble::Loop(_)) {
             self.close_hub(id, trouble);
@@ -344,7 +351,8 @@ impl Core {
         self.links.hubs_up(bit, self.hubs_up & bit);
     }
 
-    /// Tells a hub of the subscriptions at some nodes of the trie. Returns whether these were the last.
+    /// Announces to a hub the subscriptions at the next nodes of the trie. Returns whether these were the
+    /// last.
     pub(super) fn announce_some(&mut self, of: HubId) -> bool {
         let Self { subjects, links, hubs, .. } = self;
         let root = subjects.root_of(hubs.own(of).seed.account);
@@ -397,7 +405,7 @@ impl Core {
         }
     }
 
-    /// Closes a hub's connection, and notes why.
+    /// Closes a hub's connection and records the reason.
     pub(super) fn close_hub(&mut self, id: ConnId, trouble: Trouble) {
         let Some(of) = self.outputs.connections.find(id).and_then(|connection| connection.hub) else {
             return;
@@ -422,7 +430,7 @@ impl Core {
         self.outputs.rounds.stir();
     }
 
-    /// Returns whether the hub was joined until now, and why the connection was lost.
+    /// Returns whether the hub was joined when the connection was lost, and the reason for the loss.
     pub(super) fn why_lost(&mut self, of: HubId, why: CloseReason) -> (bool, Trouble) {
         let hub = self.hubs.own(of);
         let was_up = std::mem::take(&mut hub.is_up);
@@ -436,7 +444,7 @@ impl Core {
         self.count(Counter::LeafAttempts);
     }
 
-    /// Logs why a hub is not joined, once for each reason; attempts continue for as long as necessary.
+    /// Logs why a hub is not joined, once for each reason, because attempts continue indefinitely.
     pub(super) fn note_trouble(&mut self, of: HubId, address: &Address, trouble: &Trouble, pause: Duration) {
         let hub = self.hubs.own(of);
         let text = trouble.text();
@@ -452,7 +460,7 @@ impl Core {
         }
     }
 
-    /// Returns the hub that is configured under a number.
+    /// Returns the configured hub with this number, if there is one.
     pub(super) fn configured_hub(&self, place: HubId) -> Option<Arc<Seed>> {
         self.settings.hubs.iter().find(|seed| seed.hub == place).map(Arc::clone)
     }
@@ -462,7 +470,8 @@ impl Core {
         self.settings.hubs.iter().any(|now| Arc::ptr_eq(now, seed))
     }
 
-    /// Leaves hubs, after a reload, that are no longer configured, and notifies the tasks of changed numbers.
+    /// Leaves the hubs that a reload has removed from the configuration, and notifies the tasks of changed
+    /// hubs.
     pub(crate) fn leave_hubs_not_configured(&mut self) {
         let mut gone = Vec::new();
         for (place, changed) in &self.hubs.changed {
@@ -478,7 +487,7 @@ impl Core {
         }
     }
 
-    /// Returns whether the outputs of all hubs are written.
+    /// Returns whether the outputs of all hubs have been written.
     pub(super) fn nothing_waits_for_hubs(&self) -> bool {
         let conns = self.hubs.all.iter().filter_map(|hub| hub.conn);
         conns

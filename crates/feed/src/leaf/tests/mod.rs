@@ -43,7 +43,7 @@ fn new_seed(hub: u8) -> Seed {
     }
 }
 
-/// Cores, and hubs that have admitted us.
+/// Test setup: cores, and hubs that have accepted this server.
 struct World {
     locals: Vec<Rc<Local>>,
     hubs: Vec<(usize, ConnId)>,
@@ -147,7 +147,7 @@ impl World {
 
 const INFO: &str = r#"{"client_id": 1, "leafnode_urls": [], "headers": true, "max_payload": 1000}"#;
 
-/// Returns the lines sent to a hub, without our loop subjects.
+/// Returns the lines sent to a hub, except those with loop subjects.
 fn told(world: &World, hub: usize) -> String {
     let text = world.text(world.hubs[hub]);
     text.split_inclusive("\r\n").filter(|line| !line.contains("$LDS.")).collect()
@@ -174,7 +174,7 @@ fn a_hub_is_told_of_the_subscriptions_of_all_cores_once() {
     // JetStream's own subjects are not announced.
     world.say(one, b"SUB $JS.API.INFO 7\r\nSUB $KV.b.k 8\r\nSUB $JS.ACK.> 9\r\n");
     assert_eq!(told(&world, 0), "LS+ $JS.ACK.>\r\n");
-    // A hub that joins later is told of the existing subscriptions.
+    // A hub that joins later receives announcements of the existing subscriptions.
     world.with_core(0, |core| {
         core.links.tellers.begin(0, 0, super::rules::HubRules::default(), b"$LDS.x", Vec::new());
         while !core.announce_some(0) {}
@@ -193,7 +193,8 @@ fn a_hub_gets_each_message_once_and_none_of_its_own() {
     world.say(near, b"PUB a.b r 2\r\nhi\r\n");
     world.say(far, b"PUB a.b 2\r\nho\r\nPUB a.b 2\r\nho\r\nPUB z 0\r\n\r\n");
     assert_eq!(world.text(hub), "LMSG a.b r 2\r\nhi\r\nLMSG a.b 2\r\nho\r\nLMSG a.b 2\r\nho\r\n");
-    // The hub's group gets a message if the group has no member here. A request carries its reply subject.
+    // The hub's group gets a message if the group has no member on this server. A request carries its reply
+    // subject.
     world.say(far, b"PUB j 1\r\n1\r\nPUB j r 1\r\n2\r\n");
     assert_eq!(world.text(hub), "LMSG j | q 1\r\n1\r\nLMSG j + r q 1\r\n2\r\n");
     world.say(near, b"SUB j q 1\r\n");
@@ -215,14 +216,14 @@ fn a_hub_gets_each_message_once_and_none_of_its_own() {
     assert_eq!(world.text(far), format!("MSG answer 8 1001\r\n{long}\r\n"));
     world.say(far, b"UNSUB 8\r\n");
     world.take(hub);
-    // A hub's own messages do not come back to it.
+    // A message from a hub is not sent back to it.
     world.say(far, b"SUB a.b 9\r\n");
     world.take(hub);
     world.say(hub, b"LMSG a.b 1\r\n!\r\n");
     assert_eq!((world.text(hub), world.text(far)), (String::new(), "MSG a.b 9 1\r\n!\r\n".to_owned()));
     world.say(hub, b"PING\r\n");
     assert_eq!(world.text(hub), "PONG\r\n");
-    // Without the hub there are no responders.
+    // When the hub has withdrawn its interest, there are no responders.
     world.say(hub, b"LS- a.*\r\nLS- a.>\r\nLS- a.b\r\nLS- j q\r\n");
     world.say(far, b"UNSUB 9\r\nSUB r 1\r\nPUB a.b r 0\r\n\r\n");
     assert!(world.text(far).contains("NATS/1.0 503"));
@@ -284,7 +285,7 @@ fn a_loop_closes_the_later_of_two() {
             let cid = world.with_core(at, |core: &mut Core| core.outputs.connections[id].cid);
             format!("LS+ $LDS.N1-{hub}-{cid}\r\n").into_bytes()
         };
-        // A loop subject of an older connection, or of another process, is no loop.
+        // The loop subject of an older connection or of another process does not indicate a loop.
         world.say(first, b"LS+ $LDS.N1-0-0\r\nLS+ $LDS.N2-0-1\r\nLS+ $LDS.N1-1-0\r\nLS+ $LDS.N1-x\r\n");
         world.say(second, b"LS+ $LDS.N1-1-0\r\nLS+ $LDS.N1-9-1\r\n");
         assert!(!is_closed(first) && !is_closed(second));
@@ -321,7 +322,8 @@ fn what_the_hub_does_not_permit_is_neither_told_nor_sent() {
 #[test]
 fn what_is_reserved_is_kept_from_hubs() {
     let kept = || vec![Entry::of("mail.>")];
-    // A feed for this machine alone shows mail to its clients, but a hub has clients elsewhere.
+    // A feed that only this machine can reach shows mail events to its clients, but a hub has clients
+    // elsewhere.
     for subscribe in [kept(), Vec::new()] {
         let is_shown = subscribe.is_empty();
         let reserved = ReservedSubjects { publish: kept(), subscribe };
@@ -402,7 +404,7 @@ fn a_hub_has_what_its_account_takes_of_others() {
     // The reply subjects of forwarded requests are announced as well.
     let told: Vec<&str> = told.lines().filter(|line| !line.starts_with("LS+ _R_.")).collect();
     assert_eq!(told, ["LS+ clock", "LS+ old.*"]);
-    // Publishes on the core that has joined the hub, and on the other one.
+    // Publishes on the hub's core and on the other core.
     let published = |subject: &str| {
         for at in [0, 1] {
             world.with_core(at, |core| {
@@ -427,7 +429,7 @@ fn a_hub_has_what_its_account_takes_of_others() {
     assert_eq!(published("s.y"), [""; 0]);
     world.say(hub, b"LS- p.s.x\r\n");
     assert_eq!(published("s.x"), ["q.x 1", "q.x 1"]);
-    // Members of a group at the hub get the message, whatever their number is now.
+    // Members of a group at the hub get the message, however many the group currently has.
     world.say(hub, b"LS- q.x\r\nLS+ q.* g 1\r\nLS+ q.* g 3\r\nLS+ p.s.z h 1\r\n");
     assert_eq!(published("s.x"), ["q.x | g 1", "q.x | g 1"]);
     assert_eq!(published("s.z"), ["p.s.z | h 1", "q.z | g 1", "p.s.z | h 1", "q.z | g 1"]);
@@ -454,7 +456,8 @@ fn a_hub_has_what_its_account_takes_of_others() {
     world.say(hub, b"LS- r.y\r\nLS- q.* g\r\nLS- p.s.z h\r\n");
     assert_eq!(published("s.z"), [""; 0]);
     assert_eq!(nodes(&world), before);
-    // A mapped message goes to groups here as well; an unmapped one only to those that the hub names.
+    // A mapped message also goes to local queue groups; an unmapped one goes only to the groups that the hub
+    // names.
     let client = world.enter(0);
     world.with_core(0, |core| {
         let root = core.subjects.root_of(b);
@@ -465,7 +468,7 @@ fn a_hub_has_what_its_account_takes_of_others() {
     world.take(client);
     world.say(hub, b"LMSG old.7 1\r\n!\r\nLMSG as.it.is 1\r\n?\r\nLMSG as.it.is | g 1\r\n.\r\n");
     assert_eq!(world.text(client), "MSG new.7 1 1\r\n!\r\nMSG as.it.is 2 1\r\n.\r\n");
-    // A lost hub leaves nothing behind in any account.
+    // A lost hub leaves no state behind in any account.
     let before = nodes(&world);
     world.say(hub, b"LS+ p.s.x\r\nLS+ p.s.y g 1\r\nLS+ r.*\r\n");
     assert!(nodes(&world).iter().zip(before).all(|(now, before)| *now > before));

@@ -1,4 +1,4 @@
-//! Deliveries between two cores and a hub, held against a list of who subscribes to what.
+//! Comparison of the deliveries between two cores and a hub with a list of all subscriptions.
 
 use super::{INFO, World};
 use proptest::prelude::*;
@@ -10,7 +10,7 @@ use wire::nats::{
     subject,
 };
 
-/// Messages that a client or hub got: subject, payload, how often.
+/// Number of times that a client or hub got each message (subject and payload).
 type Got = BTreeMap<(Vec<u8>, Vec<u8>), usize>;
 
 fn got_by_client(bytes: &[u8]) -> Got {
@@ -47,7 +47,8 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     /// With any subscriptions and messages on two cores and at the hub: each subscriber gets each message
-    /// once, each queue group gets it once, and the hub gets it once if it has interest and did not send it.
+    /// once, each queue group gets it once, and the hub gets it once if it has interest and did not send the
+    /// message.
     #[test]
     fn each_message_is_had_once(
         wishes in prop::collection::vec((0_usize..3, 0_usize..5, prop::option::of(0_usize..2)), 0..8),

@@ -8,18 +8,18 @@
 //!                              ◀──────────── the empty buffer ─────────┘
 //! ```
 //!
-//! *Order.* A core applies another's records in the order in which they were sent: a producer's messages stay
-//! in order, and a subscription is known before the messages of its client. A core reads its inbox after each
-//! read of a socket and before it parses; batches leave before any answer to a client. So once a client has
-//! its PONG, every message published because of it finds the client's subscription, on any core.
+//! *Order.* A core applies another core's records in the order in which they were sent: a producer's messages
+//! stay in order, and a subscription is known before the messages of its client. A core reads its inbox after
+//! each read of a socket and before it parses; batches leave before any answer to a client. So once a client
+//! has its PONG, every message published because of it finds the client's subscription, on any core.
 //!
 //! *Bounds.* A batch counts as under way until its buffer is returned. Above [`UNDER_WAY_BYTES_MAX`], reads
 //! from the clients that write to the link are paused; above twice as much, reads from all clients that
-//! publish. Batches are never dropped. All links together hold [`LINKS_BYTES_MAX`]. An announcement counts
-//! for more than its bytes, by the tokens of its pattern ([`TOKEN_WEIGHT`]), because the other core has to
-//! walk them all. Announcements may take only a part of a link ([`WORDS_SHARE`]), so that messages find room
+//! publish. Batches are never dropped. All links together hold [`LINKS_BYTES_MAX`]. An announcement counts as
+//! more than its bytes, by the tokens of its pattern ([`TOKEN_WEIGHT`]), because the other core has to walk
+//! them all. Announcements may take only a part of a link ([`WORDS_SHARE`]), so that messages have room
 //! beside them and wait for few of them. At most [`BATCHES_UNDER_WAY_MAX`] batches are in a ring, which has
-//! room for more than those and the returned buffers.
+//! room for these and for the returned buffers.
 
 mod records;
 
@@ -42,38 +42,37 @@ use crate::{
     server::Door,
 };
 
-/// Capacity of a ring in messages: batches one way, empty buffers the other, and occasional messages of the
-/// server.
+/// Capacity of a ring in messages: batches in one direction, empty buffers in the other, and occasional
+/// messages of the server.
 pub(crate) const RING_MESSAGES: usize = 1024;
 /// Maximum number of batches under way from one core to another.
 const BATCHES_UNDER_WAY_MAX: usize = 256;
-/// Bytes under way from one core to another above which producers are paused. The bound is at most a
-/// sixteenth of `max_pending`, so that what is under way when a consumer passes its high watermark fits below
-/// its bound.
+/// Bytes under way from one core to another above which producers are paused. The bound is at most 1/16 of
+/// `max_pending`, so that the bytes under way when a consumer passes its high watermark fit below its bound.
 const UNDER_WAY_BYTES_MAX: usize = 4 << 20;
 const UNDER_WAY_SHARE_OF_PENDING: usize = 16;
-/// Bytes under way between all cores above which all producers are paused, but at least
-/// [`UNDER_WAY_BYTES_MIN`] for each pair.
+/// Bytes under way between all cores above which all producers are paused. Each pair of cores has at least
+/// [`UNDER_WAY_BYTES_MIN`].
 const LINKS_BYTES_MAX: usize = 64 << 20;
 const UNDER_WAY_BYTES_MIN: usize = 256 << 10;
-/// Bytes for which a token of a pattern counts: 65,536 tokens may be under way to a core, which take it some
-/// milliseconds.
+/// Bytes that a token of an announced pattern counts as; so at most 65,536 tokens are under way to a core,
+/// which processes them in a few milliseconds.
 const TOKEN_WEIGHT: usize = 64;
-/// Divisor of a link's bound that gives the share for the weight of patterns; above it, clients that
+/// Divisor of a link's bound. Announced patterns may weigh at most this fraction; above it, clients that
 /// subscribe are paused.
 const WORDS_SHARE: usize = 4;
-/// Spare batch buffers kept for each destination.
+/// Largest number of spare batch buffers kept for each destination core.
 const SPARE_MAX: usize = 8;
-/// Largest buffer that is kept.
+/// Capacity above which a batch buffer is not kept.
 const SPARE_BYTES_MAX: usize = 1 << 20;
 
 /// A message from one core to another, or from outside to a core.
 pub(crate) enum Message {
-    /// A batch of records, see [`Record`].
+    /// A batch of records; see [`Record`].
     Batch { from: usize, records: Vec<u8>, weight: usize },
-    /// The buffer of a batch is returned.
+    /// The buffer of a processed batch, returned to its sender.
     Spent { from: usize, buffer: Vec<u8>, bytes: usize, weight: usize },
-    /// A connection for the receiver to serve.
+    /// A connection that the receiving core is to serve.
     Accept(std::net::TcpStream, SocketAddr, Door),
     /// A request for a part of the monitoring data.
     Look(Look),
@@ -83,21 +82,21 @@ pub(crate) enum Message {
     Reload(std::sync::Arc<Settings>),
 }
 
-/// Core and subscribers for which messages are.
+/// Core and subscribers to which messages are sent.
 
 /// Links from one core to all others.
 pub(crate) struct Links {
     index: usize,
     sender: mesh::Sender<Message>,
     links: Vec<Link>,
-    /// Some link has records or messages to send.
+    /// At least one link has records to send.
     is_waiting: bool,
     /// Connections whose reads are paused until all links have room.
     paused: Vec<ConnId>,
     /// Connections whose reads are paused until fewer announcements are under way.
     paused_subscribers: Vec<ConnId>,
     under_way_bytes_max: usize,
-    /// Some link holds more than twice its bound.
+    /// At least one link holds more than twice its bound.
     is_overfull: bool,
     /// Announcements to hubs.
     pub(crate) tellers: Tellers,
@@ -106,14 +105,15 @@ pub(crate) struct Links {
 #[derive(Default)]
 struct Link {
     records: Vec<u8>,
-    /// Weight of the records beyond their bytes.
+    /// Weight of the unsent records in addition to their bytes.
     weight: usize,
     batches_under_way: usize,
     bytes_under_way: usize,
-    /// Part of `bytes_under_way` that is the weight of patterns.
+    /// Part of `bytes_under_way` that results from the weight of patterns.
     weight_under_way: usize,
     spare: Vec<Vec<u8>>,
-    /// Empty buffers still to be returned, with the bytes and the weight of what they held.
+    /// Empty buffers to be returned to the sender, each with the bytes and the weight of the records that it
+    /// held.
     returning: Vec<(Vec<u8>, usize, usize)>,
 }
 
@@ -123,8 +123,8 @@ impl Link {
     }
 }
 
-/// Returns the bound on the bytes under way from one core to another. One read from each producer can double
-/// it.
+/// Returns the bound on the bytes under way from one core to another. Up to twice as much may be under way,
+/// because each producer may add one more read.
 fn under_way_bytes_max(cores: usize) -> usize {
     (LINKS_BYTES_MAX / pairs(cores) / 2).clamp(UNDER_WAY_BYTES_MIN, UNDER_WAY_BYTES_MAX)
 }
@@ -169,7 +169,7 @@ impl Links {
         link.bytes_under_way + link.records.len() + link.weight
     }
 
-    /// Sends a message of the server to a core; returns the message if that core's ring is full.
+    /// Sends a message of the server to a core. Returns the message if that core's ring is full.
     pub(crate) fn give(&self, to: usize, message: Message) -> Result<(), Message> {
         let given = self.sender.send(to, message);
         self.sender.flush();
@@ -240,7 +240,7 @@ impl Links {
         }
     }
 
-    /// Appends messages for a core. Returns false if the producer must be paused.
+    /// Appends messages to the batch for a core. Returns false if the producer must be paused.
     pub(crate) fn run(&mut self, to: Destination<'_>, producer: Producer, run: &Run<'_>) -> bool {
         let Destination { core, account, is_imported, to } = to;
         self.is_waiting = true;
@@ -278,8 +278,8 @@ impl Links {
         has_room
     }
 
-    /// Returns whether so much is under way to some core that no client may publish, not even to other cores,
-    /// because every publish might add a run for that core.
+    /// Returns whether so many bytes are under way to some core that no client may publish. This includes
+    /// clients that publish to other cores, because every publish might add messages for that core.
     #[inline]
     pub(crate) fn is_overfull(&self) -> bool {
         self.is_overfull
@@ -310,7 +310,7 @@ impl Links {
         self.links.iter().any(|link| link.is_full(self.under_way_bytes_max))
     }
 
-    /// Returns whether too much is under way for more announcements of subscriptions.
+    /// Returns whether too many bytes are under way to add announcements of subscriptions.
     pub(crate) fn is_full_for_words(&self) -> bool {
         let weight_max = self.under_way_bytes_max / WORDS_SHARE;
         self.is_any_full() || self.links.iter().any(|link| link.weight_under_way + link.weight > weight_max)
@@ -374,8 +374,8 @@ impl Links {
         self.links.iter_mut().for_each(|link| link.spare = Vec::new());
     }
 
-    /// Returns the buffer of a batch to its sender; `weight` is what its records counted for beyond their
-    /// bytes.
+    /// Returns the buffer of a batch to its sender; `weight` is the weight of its records in addition to
+    /// their bytes.
     pub(crate) fn give_back(&mut self, to: usize, mut buffer: Vec<u8>, weight: usize) {
         let bytes = buffer.len() + weight;
         buffer.clear();
@@ -383,7 +383,7 @@ impl Links {
         self.is_waiting = true;
     }
 
-    /// Takes a returned buffer. Returns the connections whose reads may resume.
+    /// Takes back a buffer that another core has returned. Returns the connections whose reads may resume.
     pub(crate) fn came_back(
         &mut self,
         from: usize,
@@ -407,7 +407,7 @@ impl Links {
     }
 }
 
-/// Returns the weight of an announcement of a pattern beyond its bytes.
+/// Returns the weight of an announced pattern in addition to its bytes.
 fn weight_of(pattern: &[u8]) -> usize {
     tokens_of(pattern) * TOKEN_WEIGHT
 }

@@ -1,4 +1,4 @@
-//! The records of a batch between two cores: their bytes, and how they are read.
+//! Format of the records in a batch between two cores, and their parser.
 
 use crate::{
     delivery::{producer::Producer, run::Run},
@@ -14,26 +14,27 @@ pub(crate) struct Destination<'a> {
     pub(crate) to: To<'a>,
 }
 
-/// Subscribers on the other core.
+/// Recipients on the destination core.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum To<'a> {
     /// All subscribers outside of queue groups.
     All,
-    /// A single member of a queue group.
+    /// One member of a queue group.
     Group(GroupOfCore<'a>),
-    /// A hub that this core has joined, with the names of the queue groups at the hub that get the messages.
+    /// A hub that the destination core has joined, with the names of the queue groups at the hub that get the
+    /// messages.
     Hub { hub: HubId, queues: &'a [u8] },
 }
 
-/// A queue group of which a core is to serve one member.
+/// A queue group of which a core must deliver a message to one member.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct GroupOfCore<'a> {
-    /// Pattern whose members are next.
+    /// Pattern whose members are tried first.
     pub(crate) pattern: &'a [u8],
     pub(crate) queue: &'a [u8],
     /// A hub has sent the message, so it does not go to hubs.
     pub(crate) is_from_hub: bool,
-    /// Cores whose members have all refused the message; they are not tried again.
+    /// Cores whose members have all refused the message; these cores are not tried again.
     pub(crate) tried: CoreMask,
     /// Cores with members, as far as the sender knows. The receiver may not have applied their announcements
     /// yet.
@@ -43,7 +44,7 @@ pub(crate) struct GroupOfCore<'a> {
 /// A record of a batch.
 #[derive(Debug)]
 pub(crate) enum Record<'a> {
-    /// The sender has local subscribers of a pattern, or has no more.
+    /// The sender has local subscribers to a pattern, or no longer has any.
     Interest { account: u16, pattern: &'a [u8], has: bool },
     /// The sender has this many members of a queue group.
     Members { account: u16, pattern: &'a [u8], queue: &'a [u8], count: u32 },
@@ -53,15 +54,15 @@ pub(crate) enum Record<'a> {
     Hold(Producer),
     /// A consumer releases a producer of the receiver.
     Release(Producer),
-    /// A hub that the sender has joined has subscribers of a pattern, or has no more.
+    /// A hub that the sender has joined has subscribers to a pattern, or no longer has any.
     HubInterest { hub: HubId, account: u16, pattern: &'a [u8], has: bool },
     /// A hub that the sender has joined has this many members of a queue group.
     HubMembers { hub: HubId, account: u16, pattern: &'a [u8], queue: &'a [u8], count: u32 },
-    /// Hubs of the sender that are connected, among those in `mask`.
+    /// Connection state of the sender's hubs: those in `mask` are connected if they are also in `up`.
     HubsUp { mask: HubMask, up: HubMask },
-    /// Messages go round on a connection to a hub, which may be the receiver's.
+    /// Messages loop on a connection to a hub; the receiver closes the connection if it has joined the hub.
     HubLoop { hub: HubId, connection: u64 },
-    /// Messages for a hub that the receiver has joined, and for queue groups of these names at the hub.
+    /// Messages for a hub that the receiver has joined, and for the named queue groups at the hub.
     ToHub { hub: HubId, queues: &'a [u8], producer: Producer, run: Run<'a> },
 }
 
@@ -78,7 +79,7 @@ pub(super) const HUB_RUN: u8 = 10;
 pub(super) const HUB_LOOP: u8 = 11;
 pub(super) const NO_HEADER: u32 = u32::MAX;
 
-/// Parser of a batch's records. Batches come from this process only, so an unreadable record is a bug.
+/// Parser of a batch's records. Batches come only from this process, so an unreadable record is a bug.
 pub(crate) struct Records<'a> {
     rest: &'a [u8],
 }

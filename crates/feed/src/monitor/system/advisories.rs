@@ -1,5 +1,6 @@
-//! Advisories about connecting and disconnecting clients, published in the system account as by nats-server.
-//! Clients of the global account get none, because that would be every client of a server without accounts.
+//! Advisories about connecting and disconnecting clients, published in the system account as nats-server
+//! does. There are none for clients of the global account, which on a server without accounts would be every
+//! client.
 
 use std::time::{Duration, SystemTime};
 
@@ -15,7 +16,7 @@ use crate::{
 };
 
 impl Core {
-    /// Publishes that a client of an account was admitted.
+    /// Publishes an advisory that a client of an account was admitted.
     pub(crate) fn tell_connected(&mut self, id: ConnId) {
         let connection = &self.outputs.connections[id];
         if connection.account == AccountId::GLOBAL.0 || connection.closing.is_some() {
@@ -30,8 +31,8 @@ impl Core {
         self.say_in_system(subject.as_bytes(), &to_bytes(&advisory));
     }
 
-    /// Publishes that a client has left. A client that was never admitted has no account, and another
-    /// subject.
+    /// Publishes an advisory that a client has left. A client that was never admitted has no account, and its
+    /// advisory has a different subject.
     pub(crate) fn tell_disconnected(&mut self, connection: &Connection, why: CloseReason) {
         let subject = match (&connection.identity, why) {
             (None, CloseReason::AuthorizationViolation) => {

@@ -1,5 +1,5 @@
-//! Answers in the system account, on a thread of their own: the monitoring pages, in the form that tools
-//! expect.
+//! Answers to requests in the system account, built on a separate thread: the monitoring pages, in the form
+//! that tools expect.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -25,9 +25,10 @@ use crate::{
     server::NoAnswer,
 };
 
-/// Interval of STATSZ while the system account has subscribers (nats-server's `statsHBInterval`).
+/// Interval between STATSZ messages while the system account has subscribers (nats-server's
+/// `statsHBInterval`).
 const STATSZ_EVERY: Duration = Duration::from_secs(10);
-/// Keys of requests, with their names in a path's query.
+/// JSON keys of requests, with the corresponding names in a URL's query.
 const NAMES: [(&str, &str); 3] =
     [("subscriptions", "subs"), ("subscriptions_detail", "detail"), ("account", "acc")];
 
@@ -36,7 +37,7 @@ enum Next {
     Tick,
 }
 
-/// Answers requests until all loops have ended.
+/// Answers requests in the system account until all loops have ended.
 pub(crate) async fn answer_all(mut told: mpsc::Receiver<SystemEvent>, looker: impl Fn() -> Looker) {
     let mut seq = 0;
     let mut ticks: Option<Interval> = None;
@@ -46,7 +47,7 @@ pub(crate) async fn answer_all(mut told: mpsc::Receiver<SystemEvent>, looker: im
         if !is_heard {
             ticks = None;
         } else if ticks.is_none() {
-            // The first tick comes at once, so that a new subscriber gets the server's state.
+            // The first tick comes immediately, so that a new subscriber gets the server's state.
             ticks = Some(tokio::time::interval(STATSZ_EVERY));
         }
         let tick = async {
@@ -87,12 +88,12 @@ fn say(looker: &Looker, core: usize, subject: &[u8], answer: &Value) {
         );
     }
     let outside = looker.outside.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    // A loop that does not accept messages is stopping, or hangs.
+    // A loop that does not accept the message is stopping or hangs, so the answer is dropped.
     _ = outside.send(core, Message::Publish(Batch::of_server(AccountId::SYSTEM, subject, &body)));
     outside.flush();
 }
 
-/// Builds the answer to a question; `None` if the question is for other servers.
+/// Builds the answer to a request in the system account; `None` if the request is for other servers.
 async fn answer(looker: &Looker, question: &Question, seq: u64) -> Option<Value> {
     let totals = looker.totals();
     let server = server_info(&Server::from(&totals), seq);
@@ -141,7 +142,7 @@ async fn answer(looker: &Looker, question: &Question, seq: u64) -> Option<Value>
     }
 }
 
-/// Returns whether a question's filter matches this server.
+/// Returns whether a request's filter matches this server.
 fn is_meant(totals: &Totals, options: &Value) -> bool {
     let word = |key: &str| options[key].as_str().filter(|word| !word.is_empty());
     let tags = options["tags"].as_array().into_iter().flatten().filter_map(Value::as_str);
@@ -268,7 +269,7 @@ async fn info(asked: &PageRequest, account: &str) -> Result<Value, PageError> {
     }))
 }
 
-/// Builds an empty JetStream page; we have no JetStream, but tools ask for the page.
+/// Builds an empty JetStream page. The feed has no JetStream, but tools request the page.
 fn jetstream(asked: &PageRequest) -> Value {
     let mut page = monitor::head(&asked.looker.totals());
     for key in ["memory", "storage", "reserved_memory", "reserved_storage", "accounts", "ha_assets"] {

@@ -1,13 +1,14 @@
-//! The system account: answers and events of the server itself, as nats-server's tools expect them.
+//! The system account: answers and events that the server itself publishes, in the form that nats-server's
+//! tools expect.
 //!
 //! ```text
 //!   request, on a loop ─try_send─▶ QUESTIONS_MAX wait ─▶ thread "feed-system": pages (`answers`) ─▶ ring ─▶ that loop
 //!   a client of an account connects or leaves, on its loop ─▶ an advisory, if it has subscribers (`advisories`)
 //!   every ten seconds, while the system account has a subscription: STATSZ
 //! ```
-//! A loop checks only whether a subject is one of these. The answer is built on the thread, in the same steps
-//! as the monitoring pages ([`crate::monitor::inspector`]). If there is no room for a question, an error is
-//! sent at once, and counted (`feed_system_refused`).
+//! A loop only checks whether a subject is one that the server answers. The answer is built on the thread, in
+//! the same steps as the monitoring pages ([`crate::monitor::inspector`]). If there is no room for a request,
+//! an error is sent at once, and counted (`feed_system_refused`).
 
 mod advisories;
 mod answers;
@@ -33,26 +34,26 @@ use crate::{
     monitor::snapshot::Totals,
 };
 
-/// Maximum number of questions, from all loops, that wait for the answering thread.
+/// Maximum number of requests, from all loops, that wait for the answering thread.
 pub(crate) const QUESTIONS_MAX: usize = 64;
-/// Bytes of a question's options; longer ones are answered with an error, and counted
+/// Maximum length of a request's options in bytes; longer ones are answered with an error, and counted
 /// (`feed_system_too_long`).
 const OPTIONS_BYTES_MAX: usize = 64 * 1024;
 /// Maximum number of bytes of one answer.
 pub(crate) const ANSWER_BYTES_MAX: usize = 32 << 20;
 
-/// Object of a question.
+/// Subject of a request to the server: what the requested page is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Subject {
-    /// This server; the page follows `$SYS.REQ.SERVER.PING.`, or the server's id in place of `PING`.
+    /// This server. The page's name follows `$SYS.REQ.SERVER.PING.`, or the server's id in place of `PING`.
     Server(Page),
-    /// An account; the page follows its name.
+    /// An account. The page's name follows the account's name.
     Account(Page),
     /// All accounts: `$SYS.REQ.ACCOUNT.PING.STATZ`.
     Accounts,
 }
 
-/// Page that a question requests.
+/// Page that a request in the system account asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Page {
     Statsz,
@@ -72,7 +73,7 @@ pub(crate) enum Page {
     Conns,
     /// Configuration of an account.
     Info,
-    /// A page of nats-server's that we do not have.
+    /// A page that nats-server has and the feed does not.
     NotDone,
 }
 
@@ -109,15 +110,15 @@ impl Page {
     }
 }
 
-/// A question to the server.
+/// A request to the server in the system account.
 pub(crate) struct Question {
     pub(crate) about: Subject,
-    /// Name of the account, if the question is about one.
+    /// Name of the account that the request is about; empty if it is not about one.
     pub(crate) account: String,
-    /// Payload of the question: a JSON object, or nothing.
+    /// Payload of the request: a JSON object, or nothing.
     pub(crate) options: Vec<u8>,
     pub(crate) reply: Vec<u8>,
-    /// Core that received the question.
+    /// Index of the core that received the request.
     pub(crate) core: usize,
 }
 
@@ -128,7 +129,8 @@ pub(crate) enum SystemEvent {
     Subscribed,
 }
 
-/// Parses a question to the server with this id from its subject. Returns its object, and the account in it.
+/// Parses the subject of a request to the server with this id. Returns what the request is about, and the
+/// name of the account in the subject.
 fn question_of<'a>(subject: &'a [u8], server_id: &str) -> Option<(Subject, &'a [u8])> {
     let rest = subject.strip_prefix(b"$SYS.REQ.")?;
     let mut tokens = rest.split(|byte| *byte == b'.');
@@ -149,7 +151,8 @@ fn question_of<'a>(subject: &'a [u8], server_id: &str) -> Option<(Subject, &'a [
 }
 
 impl Core {
-    /// Forwards a question to the answering thread. Returns false if the subject is no question.
+    /// Forwards a request to the answering thread. Returns false if the subject is not one that the server
+    /// answers.
     #[cold]
     pub(crate) fn ask_system(&mut self, run: &Run<'_>) -> bool {
         let Some((about, account)) = question_of(run.subject, &self.shared.server_id) else { return false };
@@ -164,8 +167,8 @@ impl Core {
             let question = Question {
                 about,
                 account: account.clone(),
-                // A byte above the bound is kept, so that the answering thread sees that the options are too
-                // long.
+                // One byte above the bound is kept, so that the answering thread can see that the options are
+                // too long.
                 options: options[..options.len().min(OPTIONS_BYTES_MAX + 1)].to_vec(),
                 reply: run.reply.to_vec(),
                 core: self.index,
@@ -206,20 +209,20 @@ impl Core {
         true
     }
 
-    /// Publishes in the system account.
+    /// Publishes a message of the server itself in the system account.
     pub(crate) fn say_in_system(&mut self, subject: &[u8], body: &[u8]) {
         self.say_as_server(AccountId::SYSTEM.0, subject, body);
     }
 
-    /// Publishes a message of the server's own, which no consumer can hold back. If another core has fallen
-    /// behind, the message is lost for it, and counted.
+    /// Publishes a message of the server itself, which no consumer can hold back. If another core has fallen
+    /// behind, its subscribers lose the message, and the loss is counted.
     fn say_as_server(&mut self, account: u16, subject: &[u8], body: &[u8]) {
         let mut bytes = Vec::with_capacity(body.len() + subject.len() + 32);
         write::publish(&mut bytes, subject, b"", body);
         self.publish_as_server(account, &bytes);
     }
 
-    /// Publishes complete PUB operations of the server's own.
+    /// Publishes messages of the server itself, given as complete PUB operations.
     pub(crate) fn publish_as_server(&mut self, account: u16, operations: &[u8]) {
         const OWN: client::Limits = client::Limits {
             control_line_bytes_max: 64 << 10,
@@ -264,7 +267,7 @@ impl Core {
     }
 }
 
-/// Description of the server, with which each of its messages begins.
+/// Description of the server, which is part of each message from the system account.
 pub(crate) struct Server {
     name: String,
     host: String,

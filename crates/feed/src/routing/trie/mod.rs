@@ -9,16 +9,16 @@
 //! A node's label is one token, or several if no other pattern branches off between them. When another
 //! pattern branches off in the middle of a label, the node is split there, so that a pattern costs at most
 //! two nodes, however many tokens it has. (Split nodes are not merged again; each is removed when it is no
-//! longer needed, up to the root.) A label has at most [`LABEL_BYTES_MAX`] bytes, because a comparison of a
-//! label is not interrupted.
+//! longer needed, up to the root.) A label has at most [`LABEL_BYTES_MAX`] bytes, because the comparison of a
+//! label cannot be interrupted.
 //!
 //! The nodes of all accounts are in one slab, and one hash table has all edges, by parent and first token. So
 //! a node needs no table of its own, and a subject with five tokens costs at most five lookups, however many
 //! siblings there are. Data that few nodes have (groups, other cores, several subscribers) is in another
-//! slab, so that most nodes pay only four bytes for the possibility.
+//! slab, so that it costs most nodes only four bytes.
 //!
-//! Local subscribers are listed. Of other cores a node knows whether they have subscribers (one bit each),
-//! and how many members of each queue group they have: enough to decide here where a message goes.
+//! Local subscribers are listed. For other cores a node knows whether they have subscribers (one bit each),
+//! and how many members of each queue group they have: enough to decide locally where a message goes.
 //!
 //! *Slow twin:* `wire::nats::subject::matches` over a list of patterns, in the tests.
 
@@ -54,10 +54,10 @@ use crate::{
 /// State of an unfinished search for a subject.
 #[derive(Debug, Default)]
 pub(crate) struct OpenLookup {
-    /// Nodes that match the subject up to an offset. The depth of the subject, not of the trie, bounds their
-    /// number.
+    /// Nodes that match the subject up to an offset. Their number is bounded by the depth of the subject, not
+    /// of the trie.
     nodes: Vec<(NodeId, usize)>,
-    /// A node whose pattern matches, and the index up to which its groups are listed.
+    /// A node whose pattern matches, and the index of its next group to be listed.
     listing: Option<(NodeId, usize)>,
 }
 
@@ -74,35 +74,35 @@ impl OpenLookup {
     }
 }
 
-/// Tokens of a label that are compared for one unit of the budget.
+/// Number of label tokens whose comparison costs one budget unit.
 const TOKENS_A_STEP: usize = 8;
 
 /// Trie of one core, for all accounts.
 #[derive(Debug)]
 pub(crate) struct Trie {
     nodes: Slab<Node>,
-    /// Nodes by parent and the first token of the label.
+    /// Child nodes, hashed by their parent and the first token of their label.
     edges: HashTable<NodeId>,
-    /// Data of the nodes that have more than one plain subscriber.
+    /// Additional data of the nodes that have more than a single local subscriber.
     mores: Slab<More>,
     seed: u64,
-    /// Suspended deliveries, which have lists of numbers from this trie.
+    /// Numbers of the suspended deliveries, which may refer to nodes and subscriptions.
     pub(crate) marks: Marks,
-    /// Removed nodes that may be in such a list.
+    /// Numbers of removed nodes that a suspended delivery may still refer to.
     retired: RetiredNumbers,
-    /// Counter of changes: a match from before a change may be wrong.
+    /// Counter of changes to the trie. A cached match from before a change may be wrong.
     generation: u64,
-    /// Nodes walked since the counter was last taken, except for messages; the operation that caused the walk
-    /// pays for them.
+    /// Number of nodes walked since the counter was last taken, except for messages; the operation that
+    /// caused the walk is charged for them.
     steps: Cell<u64>,
-    /// Parts of groups visited since the counter was last taken, for tests.
+    /// Number of parts of queue groups visited since the counter was last taken, for tests.
     #[cfg(debug_assertions)]
     parts_visited: Cell<u64>,
 }
 
 impl Trie {
     pub(crate) fn new() -> Self {
-        // The table is seeded, so that clients cannot choose tokens that collide.
+        // The hash table is seeded, so that clients cannot choose tokens that collide.
         let seed = RandomState::new().hash_one(0);
         Self {
             nodes: Slab::default(),
@@ -118,33 +118,33 @@ impl Trie {
         }
     }
 
-    /// Counts steps that an operation must pay for.
+    /// Counts steps that the current operation is charged for.
     #[inline]
     pub(crate) fn walked(&self, steps: usize) {
         self.steps.set(self.steps.get() + steps as u64);
     }
 
-    /// Takes the number of steps counted since the last call.
+    /// Returns the number of steps counted since the last call, and resets it.
     #[inline]
     pub(crate) fn take_steps(&self) -> u64 {
         self.steps.replace(0)
     }
 
-    /// Counts a visit of a group's part.
+    /// Counts a visit to a part of a queue group, for tests.
     #[inline]
     fn visited(&self) {
         #[cfg(debug_assertions)]
         self.parts_visited.set(self.parts_visited.get() + 1);
     }
 
-    /// Takes the number of parts visited since the last call.
+    /// Returns the number of parts visited since the last call, and resets it.
     #[cfg(all(test, debug_assertions))]
     pub(crate) fn take_parts_visited(&self) -> u64 {
         self.parts_visited.replace(0)
     }
 
-    /// Returns the memory that a pattern may take on one core if no other shares a part of it: a node for
-    /// each token, because other patterns may split its labels and be removed again.
+    /// Returns the memory that a pattern may take on one core if no other pattern shares a part of it: a node
+    /// for each token, because other patterns may split its labels and be removed again.
     pub(crate) fn bytes_of_path(&self, id: NodeId) -> usize {
         let (mut at, mut bytes) = (id, 0);
         while self.nodes[at].parent != NONE {
@@ -157,13 +157,13 @@ impl Trie {
         bytes
     }
 
-    /// Returns a number unknown to clients, as the seed of tables whose keys clients choose.
+    /// Returns a seed, unknown to clients, for hash tables whose keys clients choose.
     #[inline]
     pub(crate) fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// Adds an empty root.
+    /// Adds an empty root node for an account.
     pub(crate) fn add_root(&mut self) -> NodeId {
         self.nodes.insert(Node::new(NONE, b""))
     }
@@ -188,7 +188,7 @@ impl Trie {
         }
     }
 
-    /// Adds a local subscriber to a node. Returns its index.
+    /// Adds a local subscriber to a node. Returns the subscriber's index there.
     pub(crate) fn add_subscriber(&mut self, id: NodeId, sub: SubId) -> usize {
         if let Holds::Nobody = self.nodes[id].holds {
             self.nodes[id].holds = Holds::One(sub);
@@ -200,7 +200,7 @@ impl Trie {
         subscribers.len() - 1
     }
 
-    /// Removes the subscriber at an index. Returns it, and the subscriber that has taken its index.
+    /// Removes the subscriber at an index. Returns it, and the subscriber that was moved to this index.
     pub(crate) fn remove_subscriber(&mut self, id: NodeId, place: usize) -> (SubId, Option<SubId>) {
         self.generation += 1;
         match self.nodes[id].holds {
@@ -219,14 +219,14 @@ impl Trie {
         }
     }
 
-    /// Returns a node's additional data, if it has any.
+    /// Returns the additional data of a node ([`More`]), if it has any.
     #[inline]
     pub(crate) fn more(&self, id: NodeId) -> Option<&More> {
         if let Holds::More(more) = self.nodes[id].holds { Some(&self.mores[more]) } else { None }
     }
 
-    /// Returns a node's additional data for a change, adding it if it is missing. After something was removed
-    /// from it, [`Self::let_go_of_more`] must be called.
+    /// Returns a node's additional data for a change, adding it if it is missing. After a removal from this
+    /// data, [`Self::let_go_of_more`] must be called.
     pub(crate) fn more_mut(&mut self, id: NodeId) -> &mut More {
         self.generation += 1;
         let more = match self.nodes[id].holds {
@@ -241,7 +241,7 @@ impl Trie {
         &mut self.mores[more]
     }
 
-    /// Frees a node's additional data if the rest fits into the node.
+    /// Frees a node's additional data if what remains fits into the node itself.
     pub(crate) fn let_go_of_more(&mut self, id: NodeId) {
         let Holds::More(at) = self.nodes[id].holds else { return };
         let more = &self.mores[at];
@@ -269,7 +269,7 @@ impl Trie {
         }
     }
 
-    /// Returns a bound that all numbers of nodes are below.
+    /// Returns an exclusive upper bound on all node numbers.
     pub(crate) fn end(&self) -> NodeId {
         self.nodes.end()
     }
@@ -279,7 +279,7 @@ impl Trie {
         self.nodes.find(id).is_some_and(|node| !matches!(node.holds, Holds::Nobody))
     }
 
-    /// Returns the root above a node.
+    /// Returns the root node of the account that a node belongs to.
     pub(crate) fn root_above(&self, id: NodeId) -> NodeId {
         let mut at = id;
         while self.nodes[at].parent != NONE {
@@ -293,20 +293,20 @@ impl Trie {
         self.nodes.len()
     }
 
-    /// Frees the room behind the last node.
+    /// Frees the unused memory behind the last node.
     pub(crate) fn shrink(&mut self) {
         self.nodes.shrink();
         self.mores.shrink();
     }
 
-    /// Frees the removed nodes that no delivery can refer to any more.
+    /// Frees the removed nodes that no suspended delivery can still refer to.
     pub(crate) fn free_retired(&mut self) {
         while let Some(id) = self.retired.take_free(&self.marks) {
             self.nodes.remove(id);
         }
     }
 
-    /// Returns a group for a change on which no match depends (whose turn it is).
+    /// Returns a group for a change that does not affect cached matches, such as its round-robin counter.
     pub(crate) fn group_mut(&mut self, id: NodeId, group: usize) -> &mut Group {
         match self.find_group_mut(id, group) {
             Some(group) => group,
@@ -314,20 +314,20 @@ impl Trie {
         }
     }
 
-    /// Returns a group for such a change; `None` if it has gone since it was listed.
+    /// Returns a group for a change that does not affect cached matches; `None` if the group was removed.
     pub(crate) fn find_group_mut(&mut self, id: NodeId, group: usize) -> Option<&mut Group> {
         let Holds::More(more) = self.nodes[id].holds else { return None };
         self.mores[more].groups.get_mut(group)
     }
 
-    /// Returns the group of a part, unless it has gone since it was listed.
+    /// Returns the group that a part refers to, unless the group was removed since the match.
     pub(crate) fn group(&self, part: Part) -> Option<&Group> {
         self.visited();
         let group = self.more(part.node)?.groups.get(part.group as usize)?;
         (group.hash == part.hash && !group.name.is_empty()).then_some(group)
     }
 
-    /// Returns the group of a part for a change on which no match depends.
+    /// Returns the group that a part refers to, for a change that does not affect cached matches.
     pub(crate) fn part_mut(&mut self, part: Part) -> Option<&mut Group> {
         self.visited();
         let group = self.find_group_mut(part.node, part.group as usize)?;
@@ -384,7 +384,8 @@ impl Trie {
         }
     }
 
-    /// Removes a node that is no longer needed, and then its parents likewise.
+    /// Removes a node that is no longer needed, and then each of its ancestors that is no longer needed
+    /// either.
     pub(crate) fn prune(&mut self, id: NodeId) {
         let mut at = id;
         loop {
@@ -414,14 +415,14 @@ impl Trie {
         }
     }
 
-    /// Returns the pattern of a node.
+    /// Returns the pattern that leads to a node.
     pub(crate) fn pattern_of(&self, id: NodeId) -> Vec<u8> {
         let mut pattern = Vec::new();
         self.append_pattern(id, &mut pattern);
         pattern
     }
 
-    /// Appends the pattern of a node.
+    /// Appends the pattern that leads to a node to `out`.
     pub(crate) fn append_pattern(&self, id: NodeId, out: &mut Vec<u8>) {
         let mut path: SmallVec<[NodeId; 16]> = SmallVec::new();
         let mut at = id;
@@ -437,7 +438,7 @@ impl Trie {
         }
     }
 
-    /// Begins a search for a subject.
+    /// Begins a search for the nodes that match a subject.
     pub(crate) fn look_for(&self, root: NodeId, subject: &[u8], open: &mut OpenLookup) {
         open.clear();
         if !has_empty_token(subject) {
@@ -446,9 +447,10 @@ impl Trie {
     }
 
     /// Continues a search, and calls `found` with each node whose pattern matches, until the search is
-    /// complete or the turn's budget is used up. `found` pays for what it lists from an index of the node on,
-    /// and returns the index at which to continue in another turn. The trie may change in between, if the
-    /// delivery is registered in `marks`: subscriptions that exist all the time are found, others may be.
+    /// complete or the turn's budget is used up. `found` is given the index at which to start listing the
+    /// node's groups; it charges the budget, and returns the index at which to continue in another turn. The
+    /// trie may change between turns if the delivery is registered in `marks`: subscriptions that exist all
+    /// the time are found, others may be.
     pub(crate) fn go_on(
         &self,
         open: &mut OpenLookup,
@@ -488,8 +490,9 @@ impl Trie {
         }
     }
 
-    /// Compares the rest of a node's label, after its first token, with a subject from an offset on. Returns
-    /// the offset after the label, which is past the subject's end if nothing of it is left.
+    /// Compares the tokens of a node's label after its first one with the rest of a subject, starting at an
+    /// offset. Returns the offset after the label, which is past the subject's end if the subject has no
+    /// further tokens.
     #[inline]
     fn match_label(
         &self,
@@ -528,7 +531,7 @@ impl Trie {
         child
     }
 
-    /// Links a node to its parent.
+    /// Links a node to its parent in the table of edges or the parent's wildcards.
     fn link(&mut self, child: NodeId) {
         let parent = self.nodes[child].parent;
         match first_token(&self.nodes[child].label) {
@@ -543,8 +546,8 @@ impl Trie {
         }
     }
 
-    /// Inserts a node above another one, with the first bytes of its label. The lower one keeps its number
-    /// and subscribers.
+    /// Inserts a node above another one, and moves the first bytes of that node's label to it. The lower node
+    /// keeps its number and subscribers.
     fn split(&mut self, lower: NodeId, label_bytes: usize) -> NodeId {
         let Node { parent, label, .. } = &self.nodes[lower];
         let parent = *parent;

@@ -7,15 +7,15 @@ use crate::routing::small_bytes::Word;
 use hashbrown::HashTable;
 use smallvec::SmallVec;
 
-/// Number of a node.
+/// Number of a node in a core's trie.
 pub(crate) type NodeId = u32;
-/// Number of a subscription.
+/// Number of a subscription on its core.
 pub(crate) type SubId = u32;
 /// Set of cores, one bit each.
 pub(crate) type CoreMask = u64;
 /// Maximum number of cores, one for each bit of a mask.
 pub(crate) const CORES_MAX: usize = CoreMask::BITS as usize;
-/// Number of a hub: its index in the configuration at the start, kept over reloads.
+/// Number of a hub: its index in the configuration at the start; unchanged by reloads.
 pub(crate) type HubId = u8;
 /// Set of hubs, one bit each.
 pub(crate) type HubMask = u16;
@@ -24,18 +24,18 @@ pub(crate) const HUBS_MAX: usize = HubMask::BITS as usize;
 
 pub(super) const NONE: NodeId = u32::MAX;
 
-/// Memory of a node without a long label: the node, its entry in the table of edges, and the tables' spare
-/// room when they grow.
+/// Memory counted for each trie node in bytes, without a long label: the node, its entry in the table of
+/// edges, and the tables' spare room when they grow.
 pub(crate) const NODE_BYTES: usize = 64;
 
-/// A node of the trie: 40 bytes, because nothing else is as numerous.
+/// A node of the trie. Its size is 40 bytes, because no other type has as many values.
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(super) parent: NodeId,
     pub(super) star: NodeId,
     pub(super) tail: NodeId,
     pub(super) literal_children: u32,
-    /// Tokens of the node, separated by dots.
+    /// Label of the node: one or more tokens, separated by dots.
     pub(super) label: Word,
     pub(super) holds: Holds,
 }
@@ -48,22 +48,22 @@ pub(super) enum Holds {
     Nobody,
     /// A single local subscriber outside of queue groups, the usual case.
     One(SubId),
-    /// Number of the node's [`More`], for anything else.
+    /// Number of the node's [`More`], which holds anything else.
     More(u32),
 }
 
-/// Data that few nodes have.
+/// Additional data of a node, which few nodes have.
 #[derive(Debug, Default)]
 pub(crate) struct More {
     /// Local subscribers outside of queue groups.
     pub(super) subscribers: Vec<SubId>,
-    /// Queue groups with members anywhere.
+    /// Queue groups at this node that have members on any core or hub.
     pub(crate) groups: Vec<Group>,
-    /// Indexes of the groups by hash of name.
+    /// Indices of the groups, by the hash of the name.
     pub(super) by_name: HashTable<u32>,
-    /// Free indexes in `groups`, and possibly some that are in use again.
+    /// Free indices in `groups`; some of them may be in use again.
     pub(super) vacant: Vec<u32>,
-    /// Number of groups with members at a hub.
+    /// Number of queue groups that have members at a hub.
     pub(crate) at_hubs: u32,
     /// Other cores with subscribers outside of queue groups.
     pub(crate) remote: CoreMask,
@@ -75,35 +75,36 @@ pub(crate) struct More {
 #[derive(Debug, Default)]
 pub(crate) struct Group {
     pub(crate) name: Box<[u8]>,
-    /// Seeded hash of the name.
+    /// Seeded hash of the group's name.
     pub(crate) hash: u32,
     /// Members on this core.
     pub(crate) members: Vec<SubId>,
-    /// Members on other cores: core and number.
+    /// Members on other cores: each core, and its number of members.
     pub(crate) remote: SmallVec<[(u16, u32); 2]>,
-    /// Members at hubs: hub and number.
+    /// Members at hubs: each hub, and its number of members.
     pub(crate) hubs: SmallVec<[(HubId, u32); 2]>,
-    /// Counter of messages, which selects the next member among all.
+    /// Round-robin counter that selects the next member among the members on all cores.
     pub(crate) turn: u32,
-    /// Counter of messages to this core's members, which selects the next among them.
+    /// Round-robin counter that selects the next member among the members on this core.
     pub(crate) own_turn: u32,
 }
 
-/// A queue group at one of the patterns that match a subject. A name at several of them is one group
-/// (nats-server's rule), whose parts are summed up in [`crate::routing::overlap`].
+/// A queue group at one of the patterns that match a subject. If a queue name occurs at several of these
+/// patterns, its members form one group (nats-server's rule), whose parts are summed up in
+/// [`crate::routing::overlap`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Part {
     pub(crate) node: NodeId,
     /// Index of the group in the node's list.
     pub(crate) group: u32,
-    /// Hash of the group's name, which tells the group from another one that has taken its index since.
+    /// Hash of the group's name, which shows whether another group has taken its index in the meantime.
     pub(crate) hash: u32,
-    /// Index of the group in the match's list of groups at several patterns, or [`Self::ALONE`].
+    /// Index of the group in the match's list of groups that are at several patterns, or [`Self::ALONE`].
     pub(crate) overlap: u32,
 }
 
 impl Part {
-    /// The group is at this pattern only.
+    /// Value of `overlap` for a group that is at one pattern only.
     pub(crate) const ALONE: u32 = u32::MAX;
 }
 
@@ -113,20 +114,20 @@ impl Group {
         self.members.len() + self.remote.iter().map(|&(_, count)| count as usize).sum::<usize>()
     }
 
-    /// Returns whether the group has no members, neither on a core nor at a hub.
+    /// Returns whether the group has no members on any core or hub.
     pub(crate) fn is_empty(&self) -> bool {
         self.members_everywhere() == 0 && self.hubs.is_empty()
     }
 }
 
 impl More {
-    /// Returns the index of a group by its name and the name's hash.
+    /// Returns the index of the group with this name and this hash of the name.
     pub(crate) fn place_of(&self, name: &[u8], hash: u32) -> Option<usize> {
         let is_it = |&place: &u32| *self.groups[place as usize].name == *name;
         self.by_name.find(spread(hash), is_it).map(|&place| place as usize)
     }
 
-    /// Returns the index of a group, adding the group if it is missing.
+    /// Returns the index of the group with this name, adding the group if it is missing.
     pub(crate) fn place_or_new(&mut self, name: &[u8], hash: u32) -> usize {
         if let Some(place) = self.place_of(name, hash) {
             return place;
@@ -145,8 +146,8 @@ impl More {
         place as usize
     }
 
-    /// Removes a group. The others keep their indexes, because a suspended delivery may have them in its
-    /// list. (A free index has an empty name, which no queue group can have.)
+    /// Removes a group. The other groups keep their indices, because a suspended delivery may refer to them.
+    /// (The entry at a free index has an empty name, which no queue group can have.)
     pub(crate) fn remove_group(&mut self, place: usize) {
         let hash = self.groups[place].hash;
         if let Ok(entry) = self.by_name.find_entry(spread(hash), |&found| found as usize == place) {
@@ -161,7 +162,7 @@ impl More {
     }
 }
 
-/// Spreads a name's hash over all bits that the table uses.
+/// Spreads the 32-bit hash of a name over all bits that the hash table uses.
 fn spread(hash: u32) -> u64 {
     u64::from(hash).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }

@@ -33,7 +33,7 @@ fn any_subject() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    /// Comparison with a list of patterns: the same ones match, and nothing is left when all are removed.
+    /// Comparison with a list of patterns: the same patterns match, and no nodes remain when all are removed.
     #[test]
     fn like_a_list(
         patterns in prop::collection::vec(pattern(), 1..30),
@@ -66,7 +66,7 @@ proptest! {
             let mut open = OpenLookup::default();
             trie.look_for(root, text.as_bytes(), &mut open);
             while !open.is_empty() {
-                // A few nodes in each turn.
+                // The budget allows a few nodes in each turn.
                 let mut work = Work::of(1 + turns % 3);
                 turns += 1;
                 trie.go_on(&mut open, text.as_bytes(), &mut work, |node, _, _| {

@@ -20,7 +20,7 @@ fn ends_token(of: &[u8], at: usize) -> bool {
     of.get(at).is_none_or(|&byte| byte == b'.')
 }
 
-/// Returns the longest start of a pattern that a new node's label may hold.
+/// Returns the longest start of a pattern that fits into a new node's label.
 pub(super) fn label_of(pattern: &[u8]) -> &[u8] {
     if pattern.len() <= LABEL_BYTES_MAX {
         return pattern;
@@ -29,7 +29,7 @@ pub(super) fn label_of(pattern: &[u8]) -> &[u8] {
     end.map_or_else(|| first_token(pattern), |end| &pattern[..end])
 }
 
-/// Returns the length of the tokens with which both a label and a pattern begin.
+/// Returns the length in bytes of the tokens that a label and a pattern have in common at their start.
 pub(super) fn common_tokens(label: &[u8], pattern: &[u8]) -> usize {
     let equal = label.iter().zip(pattern).take_while(|(one, other)| one == other).count();
     if ends_token(label, equal) && ends_token(pattern, equal) {
@@ -38,8 +38,8 @@ pub(super) fn common_tokens(label: &[u8], pattern: &[u8]) -> usize {
     memchr::memrchr(b'.', &label[..equal]).unwrap_or(0)
 }
 
-/// Matches the tokens of a label against a subject from an offset on. Returns the offset after them, if they
-/// match, and how many were compared.
+/// Matches the tokens of a label against a subject, starting at an offset. Returns the offset after the
+/// matched tokens, or `None` if they do not match, and the number of tokens that were compared.
 pub(super) fn match_tokens(label: &[u8], subject: &[u8], mut offset: usize) -> (Option<usize>, usize) {
     let mut compared = 0;
     for token in wire::nats::subject::tokens(label) {

@@ -134,10 +134,10 @@ pub(crate) struct LoadTask {
     /// Searches the highest rate that keeps the bound
     #[arg(long)]
     pub sweep: bool,
-    /// Bound of --sweep: this percentage of the requests …
+    /// Bound of --sweep: percentage of the requests that must be answered within --at-most
     #[arg(long, value_name = "PERCENT", default_value_t = 99.0)]
     pub percentile: f64,
-    /// … is answered within this time from when they were due
+    /// Bound of --sweep: maximum time from when a request is due until it is answered
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = parse_duration)]
     pub at_most: Duration,
     /// Bytes of an echo (tcp://), a message (nats://) or a mail (smtp://)

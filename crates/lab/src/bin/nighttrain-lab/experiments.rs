@@ -4,8 +4,8 @@
 //! names ──▶ experiments ──run, progress on stderr──▶ outcomes ──▶ text or JSON on stdout, page in a file
 //! ```
 //! The exit code reports whether the experiments ran, not what they found: a claim that does not hold is a
-//! result (0). An experiment that could not run is a failure (1), except under `all` if this machine merely
-//! lacks something.
+//! result (0). An experiment that could not run is a failure (1), except under `all` if this machine only
+//! lacks a requirement.
 
 use std::{fs, io::IsTerminal, path::Path, sync::Arc, time::Duration};
 
@@ -48,7 +48,8 @@ pub(crate) fn lab(task: &LabTask) -> Result<(), Failure> {
         return print(&list(task.shown.json));
     };
     for file in [&task.shown.html, &task.markdown].into_iter().flatten() {
-        // The file is opened before minutes of measuring, so that an error is reported at once.
+        // The file is opened before the measurement, which takes minutes, so that an error is reported at
+        // once.
         fs::OpenOptions::new()
             .create(true)
             .append(true)

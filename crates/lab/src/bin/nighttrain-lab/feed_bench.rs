@@ -23,7 +23,7 @@ struct Measurement {
     rows: Vec<[String; 3]>,
     /// Latency in µs that a share of 1 − 10^−x of the messages did not exceed; `None` without a rate.
     latency_us_by_nines: Option<Vec<(f64, f64)>>,
-    /// End of that axis.
+    /// End of the latency plot's x axis, as a number of nines.
     nines_max: f64,
     /// Command that repeats the measurement.
     repeat: String,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! arguments ──▶ experiments ──▶ outcomes ──▶ text, JSON, a page, Markdown
-//!          └──▶ load, cores, compare: the instruments for anyone's server
+//!          └──▶ load, cores, compare: instruments for any server
 //! ```
 #![allow(
     clippy::disallowed_methods,

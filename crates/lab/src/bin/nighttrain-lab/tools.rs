@@ -1,4 +1,4 @@
-//! `nighttrain lab load`, `cores` and `compare`: the lab's instruments for anyone's server.
+//! `nighttrain lab load`, `cores` and `compare`: instruments that work with any server.
 
 use std::{fs, path::Path, time::Duration};
 

@@ -12,7 +12,7 @@ const WIDTH: f64 = 680.0;
 const COLUMNS: f64 = 16.0;
 const CELL: (f64, f64) = (28.0, 22.0);
 
-/// Returns the data with which the page's script steps through a figure's heap.
+/// Returns the JSON data with which the report page's script replays a figure's heap.
 fn facts(layout: &str, name: &str) -> serde_json::Value {
     json!({ "layout": layout, "name": name, "keys": walked::keys() })
 }
@@ -102,7 +102,7 @@ impl Tree<'_> {
     }
 }
 
-/// Draws figure 5: rows of the tree are runs of the array, so pages are parts of rows.
+/// Draws figure 5: each row of the tree is contiguous in the array, so a page covers a part of a row.
 fn textbook(report: &mut Report) {
     const LEVELS: u32 = 5;
     let nodes = (1_usize << LEVELS) - 1;
@@ -132,7 +132,7 @@ fn textbook(report: &mut Report) {
     report.play(PlayKind::Heap, facts("textbook", "Textbook heap"));
 }
 
-/// Draws figure 6: a page is filled vertically, and both children are in it wherever it is entered.
+/// Draws figure 6: a page holds a vertical part of the tree, and both children of a node share a page.
 fn vertical(report: &mut Report) {
     let Ok(layout) = PageLayout::new(PAGE_ITEMS) else { return };
     let nodes = 39;

@@ -13,7 +13,7 @@ pub struct Walks {
     pub siblings_apart: usize,
     /// Number of nodes on the longest path.
     pub levels: u32,
-    /// Number of pages on that path; the maximum if several paths are as long.
+    /// Number of pages on that longest path; the maximum if several paths are equally long.
     pub pages_to_deepest: u32,
     /// Mean number of pages on the path to a node, over all nodes.
     pub pages_mean: f64,
@@ -64,7 +64,7 @@ mod tests {
         let b_heap = Walks::of(&paged, 39, |node| paged.page_of(node));
         assert_eq!((b_heap.pages, b_heap.levels, b_heap.pages_to_deepest), (5, 6, 2));
         assert_eq!((b_heap.siblings_apart, b_heap.pages_mean), (0, f64::from(7 + 4 * 8 * 2) / 39.0));
-        // Pages hold nodes 1–7, 8–15 and 16–31: each level from the fourth on is a page further.
+        // Pages hold nodes 1–7, 8–15 and 16–31, so each level from the fourth on adds a page to the path.
         let binary = Walks::of(&Binary, 31, |node| (node + 1) / 8);
         assert_eq!((binary.pages, binary.levels, binary.pages_to_deepest), (4, 5, 3));
         assert_eq!(binary.siblings, 15);

@@ -104,7 +104,7 @@ pub struct Gaps<'a, M> {
 impl<'a, M: Trace> Gaps<'a, M> {
     const ITEM_BYTES: usize = 8;
 
-    /// Wraps this recorder, for items of 8 bytes.
+    /// Wraps the recorder `memory`, for items of 8 bytes.
     pub const fn new(layout: WideningLayout, memory: &'a M) -> Self {
         Self { layout, memory }
     }

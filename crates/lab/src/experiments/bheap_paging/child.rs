@@ -1,5 +1,4 @@
-//! A measurement in a process of its own ([`super::super::again`]), which is in a memory cgroup from its
-//! start.
+//! A measurement in a child process ([`super::super::again`]), which is in a memory cgroup from its start.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,7 +12,7 @@ use crate::experiments::again::{self, ChildCommand};
 use crate::experiments::bheap_sim::keys::Random3;
 use crate::experiments::counters::Counters;
 
-/// Environment variable that makes a process such a child: a [`Task`] as JSON.
+/// Environment variable that makes a process a measuring child; its value is a [`Task`] as JSON.
 pub const TASK: &str = "NIGHTTRAIN_LAB_PAGING_TASK";
 
 /// Task of a child.
@@ -63,7 +62,7 @@ pub struct PagingFigures {
 }
 
 impl PagingFigures {
-    /// Returns a total of the whole measurement per pair.
+    /// Returns `total`, a count over the whole measurement, divided by the number of pairs.
     #[must_use]
     pub fn a_pair(&self, total: u64) -> f64 {
         total as f64 / self.pairs as f64
@@ -82,7 +81,8 @@ impl PagingFigures {
     }
 }
 
-/// Does the task and ends the process if this process is such a child. Otherwise returns at once.
+/// If this process was started as a measuring child, performs its task and ends the process. Otherwise
+/// returns at once.
 pub fn do_task_and_exit() {
     again::do_task_and_exit(TASK, |task: &Task| {
         if let Some(group) = &task.group {

@@ -1,9 +1,9 @@
-//! A memory cgroup of our own: a limit on the memory and page cache of a process.
+//! A memory cgroup that limits the memory and page cache of one process.
 //!
 //! ```text
 //! parent: Group::create() ─▶ <hierarchy>/nighttrain-lab-PID-N
-//! child:  Group::enter() ─▶ writes itself into cgroup.procs ─▶ what it touches from then on is charged to the group
-//!         Group::limit(bytes) ─▶ the kernel takes from it what is above
+//! child:  Group::enter() ─▶ writes its id into cgroup.procs ─▶ pages that it touches later are charged to the group
+//!         Group::limit(bytes) ─▶ the kernel reclaims the excess
 //! parent, when the child has ended: drop ─▶ the group is removed
 //! ```
 //! Source: the kernel's `admin-guide/cgroup-v1/memory.rst` and `admin-guide/cgroup-v2.rst`.
@@ -184,8 +184,8 @@ impl Drop for Group {
 /// Prefix of the names of our groups; the creating process's id and a number follow.
 const PREFIX: &str = "nighttrain-lab-";
 
-/// Removes groups of ours whose process was killed before it could. The kernel refuses to remove a group that
-/// still has processes.
+/// Removes leftover groups whose process was killed before it could remove them. The kernel refuses to remove
+/// a group that still has processes.
 fn remove_abandoned(mount: &Path) {
     for entry in fs::read_dir(mount).into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -198,7 +198,7 @@ fn remove_abandoned(mount: &Path) {
     }
 }
 
-/// Lock of tests that create groups, so that a test can check that none of this process is left.
+/// Lock of tests that create groups, so that a test can check that this process has left no group behind.
 #[cfg(test)]
 pub(crate) static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
 

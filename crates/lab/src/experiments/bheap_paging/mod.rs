@@ -4,8 +4,7 @@
 //! parent ─▶ a memory cgroup ─▶ child: file ─mmap, MADV_RANDOM─▶ queue of N keys ─▶ limit = 25% or 10% of their bytes
 //!                                     pairs of remove and insert: major faults, bytes, time ─▶ answer ─▶ parent
 //! ```
-//! Each measurement has a child process: its counters, its page cache and its group are its own and end with
-//! it.
+//! Each measurement runs in a child process with its own counters, page cache and cgroup, which end with it.
 
 pub mod child;
 pub mod group;
@@ -48,7 +47,7 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// Returns sizes for a quick run of under half a minute, or for the record.
+    /// Returns the sizes for a quick run of under half a minute, or for a full run.
     #[must_use]
     pub fn of(quick: bool) -> Self {
         if quick {
@@ -70,7 +69,7 @@ fn run(options: &Options) -> Result<Report, Refusal> {
     Ok(verdicts::report(&found))
 }
 
-/// Takes all measurements, each in a child process; files go below `directory` if there is one.
+/// Takes all measurements, each in a child process; files are created below `directory` if it is given.
 ///
 /// # Errors
 /// [`Refusal::Missing`] without a usable memory cgroup or a directory on a disk.
@@ -130,7 +129,7 @@ mod tests {
         let found = match measured(&sizes, 4096, None, &again(), &|_| ()) {
             Ok(found) => found,
             Err(Refusal::Missing(what)) => {
-                // A refusal is right only if groups cannot be created here.
+                // A refusal is correct only if groups cannot be created on this machine.
                 assert!(Group::create().is_err(), "refused although groups can be made: {what}");
                 return;
             }

@@ -39,8 +39,8 @@ impl Kind {
     }
 
     /// Returns the numbers of pairs in the warm-up and in the measurement of a queue of `items` keys. `pairs`
-    /// suffice if every pair faults alike. The page queue works in waves, the longest of which takes as many
-    /// pairs as there are items, so it gets that many.
+    /// suffice for the heaps, where every pair causes about as many faults. The page queue works in waves,
+    /// the longest of which takes as many pairs as there are items, so it is measured over that many.
     #[must_use]
     pub const fn pairs(self, pairs: (u64, u64), items: usize) -> (u64, u64) {
         match self {

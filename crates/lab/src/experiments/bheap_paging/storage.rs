@@ -1,7 +1,7 @@
 //! Storage of the queues: memory that pages to a file, as an array and as blocks.
 //!
-//! Every access is a load or a store in a mapping, and the kernel pages as it likes; the queues are not aware
-//! of it.
+//! Every access is a load or a store in a mapping. The kernel decides what is paged in and out; the queues do
+//! not notice.
 
 use std::io;
 use std::path::Path;

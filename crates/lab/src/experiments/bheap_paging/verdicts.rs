@@ -97,7 +97,7 @@ fn judge_ours(
     );
 }
 
-/// Goal of the page queue: the B-heap has at least this many times its faults.
+/// Goal of the page queue: the minimum factor by which the B-heap has more faults.
 const FEWER: f64 = 20.0;
 
 fn smarter(paged: &PagingFigures, ours: &PagingFigures) -> Verdict {

@@ -1,4 +1,4 @@
-//! Published figures, and those of an independent simulation with the same conventions.
+//! Published figures, and the figures of an independent simulation with the same conventions.
 
 /// Number of items that are inserted.
 pub const ITEMS: usize = 1_000_000;

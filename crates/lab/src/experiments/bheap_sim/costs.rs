@@ -74,7 +74,7 @@ impl FromStr for Cpu {
         let times = text.split(',').map(seconds).collect::<Result<Vec<f64>, String>>();
         match times.as_deref() {
             Ok([each]) => Ok(Self::Given([*each; 3])),
-            // The page queue takes the B-heap's time if it has none of its own.
+            // If no time is given for the page queue, the B-heap's time is used.
             Ok([binary, paged]) => Ok(Self::Given([*binary, *paged, *paged])),
             Ok([binary, paged, queue]) => Ok(Self::Given([*binary, *paged, *queue])),
             _ => Err(format!(
@@ -151,7 +151,8 @@ impl Prices {
 
 const NAMES: [&str; 3] = ["binary heap", "B-heap", "page queue"];
 
-/// Simulates both classic heaps and the page queue at the user's costs, and reports transfers and run times.
+/// Simulates both classic heaps and the page queue with the costs that the user chose, and reports transfers
+/// and run times.
 ///
 /// # Errors
 /// Returns [`Refusal`] if the memory has no page, or if no page queue has pages of this size.

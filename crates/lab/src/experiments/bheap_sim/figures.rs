@@ -9,7 +9,7 @@ use crate::report::plot::{Axis, Plot, Reference, Series, Stroke};
 
 const KIB: f64 = 1024.0;
 
-/// Returns the run time of a number of transfers, in seconds.
+/// Returns the run time in seconds: the CPU time plus the time of all transfers.
 pub(super) fn runtime_s(cpu_s: f64, transfers: Transfers, transfer_s: f64, first: FirstTouch) -> f64 {
     let count = match first {
         FirstTouch::Free => transfers.free(),
@@ -69,7 +69,7 @@ pub(super) fn add(report: &mut Report, simulated: &SimulatedHeaps) {
 fn whole_range(report: &mut Report, simulated: &SimulatedHeaps) {
     let pages = simulated.pages;
     let missing_mib = |resident: usize| -(bytes(simulated, pages) - bytes(simulated, resident)) / KIB / KIB;
-    // Every size where the curves bend, and every eighth in between.
+    // The sizes include every one where the curves bend, and every eighth in between.
     let residents: Vec<usize> =
         (8..=pages).filter(|&n| n <= 64 || n + 16 >= pages || n.is_multiple_of(8)).collect();
     let (_, _, at_nine) = runtimes(simulated, 9, TRANSFER_S.0, FirstTouch::Free);
@@ -129,7 +129,8 @@ fn few_pages(report: &mut Report, simulated: &SimulatedHeaps) {
     );
 }
 
-/// Returns the last 16 memory sizes in pages, and a function to the missing KiB.
+/// Returns the last 16 memory sizes in pages, and a function that converts a size into the KiB that are
+/// missing.
 fn close_up(simulated: &SimulatedHeaps) -> (Vec<usize>, impl Fn(usize) -> f64) {
     let whole = bytes(simulated, simulated.pages);
     let page = bytes(simulated, 1);

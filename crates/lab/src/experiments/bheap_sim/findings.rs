@@ -271,7 +271,7 @@ fn misplaced_table(report: &mut Report, simulated: &SimulatedHeaps, misplaced: &
     });
 }
 
-/// Reports on sizes that the user chose: the same picture without reference and verdict.
+/// Reports on sizes that the user chose: the table of transfers, without reference values and verdicts.
 pub(super) fn of_another_shape(options: &Options, shape: Shape) -> Report {
     options.say("both heaps through the three phases before a perfect memory");
     let simulated = shape.simulate(SEED);

@@ -45,9 +45,9 @@ pub struct LruTransfers {
 
 /// Number of pages in the top of the stack: a list that is searched from its newest end.
 const TOP: usize = 16;
-/// Moment of a page that was never touched.
+/// Value in place of the moment at which a page left the top: the page was never touched.
 const NEVER: u32 = 0;
-/// Moment of a page in the top.
+/// Value in place of the moment at which a page left the top: the page is still there.
 const ON_TOP: u32 = u32::MAX;
 
 #[derive(Debug, Default)]
@@ -67,7 +67,7 @@ struct Stack {
     touched: u32,
     /// `reads[d]`: touches at distance `d`, which are reads in every memory smaller than `d`.
     reads: Vec<u64>,
-    /// Write counts as differences: `writes[m]` over sizes `m`.
+    /// Write counts by memory size `m`, stored as differences between neighbouring sizes.
     writes: Vec<i64>,
 }
 

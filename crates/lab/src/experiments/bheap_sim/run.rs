@@ -50,7 +50,7 @@ impl Shape {
         self.page_bytes / self.item_bytes
     }
 
-    /// Returns the number of inserts and removes: the three phases have four times as many as items.
+    /// Returns the number of inserts and removes in the three phases: four per item.
     #[must_use]
     pub const fn operations(self) -> usize {
         4 * self.items
@@ -90,7 +90,7 @@ impl Shape {
         Ok(())
     }
 
-    /// Runs both classic heaps through the phases, each on a thread of its own.
+    /// Runs both classic heaps through the phases, each on its own thread.
     ///
     /// # Panics
     /// Panics if a heap loses an item.
@@ -187,7 +187,7 @@ impl<'a> MisalignedRows<'a> {
     /// Offset of a row from the page boundary, caused by the allocator.
     const OFF_BYTES: usize = 16;
 
-    /// Wraps this memory.
+    /// Wraps the recorder `memory`.
     #[must_use]
     pub const fn new(memory: &'a LruTransfers) -> Self {
         Self { memory }

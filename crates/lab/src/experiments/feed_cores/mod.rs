@@ -38,7 +38,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-/// Number of independent flows in the runs with many.
+/// Number of independent flows in the runs with more than one flow.
 const PAIRS: usize = 16;
 
 /// Sizes of the measurement.

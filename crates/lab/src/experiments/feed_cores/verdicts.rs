@@ -11,7 +11,7 @@ use crate::{
     report::grouped,
 };
 
-/// Factor from which a message counts as dearer.
+/// Minimum factor at which the CPU cost of a message counts as higher.
 const DEARER: f64 = 1.05;
 /// Published factor: 790 k/s on one core against 120 k/s unpinned.
 const PUBLISHED: f64 = 6.5;
@@ -47,8 +47,8 @@ fn one(graph: &Graph) -> Option<&Series> {
     on(graph, |placement| placement.cores.len() == 1)
 }
 
-/// Returns the ratio of the placement on every core to the free one. Both are the same placement, for a
-/// server that the system places and for ours too, so their difference is noise.
+/// Returns the ratio of the placement on every core to the free one. Both allow the same cores, whether the
+/// kernel or the server itself places the threads, so a difference between them is noise.
 fn control(graph: &Graph) -> Option<Ratio> {
     let most = graph.placements.iter().find(|placement| placement.name == "free")?.cores.len();
     let all = on(graph, |placement| placement.name != "free" && placement.cores.len() == most)?;

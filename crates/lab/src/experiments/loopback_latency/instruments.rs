@@ -49,7 +49,7 @@ pub(super) struct RecordingCost {
 /// Kind of load that the generator sends, and its server.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Kind {
-    /// Name in words.
+    /// Name for reports.
     pub(super) name: &'static str,
     rate: f64,
     connections: usize,
@@ -75,7 +75,7 @@ pub(super) const KINDS: [Kind; 2] = [
     },
 ];
 
-/// Figures of the generator at one of these rates.
+/// Figures of the generator at one of the rates in [`KINDS`].
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct GeneratorFigures {
     name: &'static str,
@@ -138,7 +138,7 @@ pub(super) fn sending(kind: Kind, cores: (usize, usize), duration: Duration) -> 
     })
 }
 
-/// Builds the table: each bound, the measured figure, and whether the bound was kept.
+/// Builds the table of the bounds, the measured figures, and whether each bound was met.
 pub(super) fn table(found: &WaitFigures) -> Table {
     let mut table = Table::new(
         "The instruments, held to their own bounds",
@@ -222,7 +222,7 @@ fn within_bound(ratio: &Ratio, bound: f64) -> &'static str {
     }
 }
 
-/// Returns the medians of both over the rounds, and the ratio of the pairs.
+/// Returns the medians over the rounds of our loop and of the C loop, and the ratio of the paired rounds.
 fn beside(rounds: &[(LimitFigures, Percentiles)], ours: Pick, theirs: usize) -> Option<(f64, f64, Ratio)> {
     let (mine, limit): (Vec<_>, Vec<_>) =
         rounds.iter().map(|(c, all)| (Some(ours(all) as f64), Some(c.corrected[theirs]))).unzip();

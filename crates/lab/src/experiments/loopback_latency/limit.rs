@@ -1,4 +1,4 @@
-//! A loop in plain C that does the same as ours, as the limit of what is possible.
+//! A plain C version of the round-trip loop, as the practical limit of what is possible.
 
 use std::{
     path::PathBuf,
@@ -20,9 +20,9 @@ pub(super) struct Limit {
 /// Figures of the program, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(super) struct LimitFigures {
-    /// p50, p90, p99 and the maximum, from when a message was due.
+    /// p50, p90, p99 and the maximum, measured from the time when a message was due.
     pub(super) corrected: [f64; 4],
-    /// p50, p90, p99 and the maximum, from when a message was sent.
+    /// p50, p90, p99 and the maximum, measured from the time when a message was sent.
     pub(super) uncorrected: [f64; 4],
     /// Messages per second.
     pub(super) achieved: f64,

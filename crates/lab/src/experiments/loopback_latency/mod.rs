@@ -1,8 +1,9 @@
 //! `loopback-latency`: a round trip of one byte at rising rates, with and without the wait for sending
 //! (C17–C19).
 //!
-//! [`raw`] is the loop, `limit` the same in C, `servers` the knee of our three servers, `instruments` checks
-//! loop, generator and recorder against bounds of their own, `verdicts` has the conclusions.
+//! [`raw`] is the loop, `limit` is the same loop in C, `servers` finds the knee of our three servers,
+//! `instruments` checks loop, generator and recorder against their own bounds, `verdicts` has the
+//! conclusions.
 
 mod instruments;
 mod limit;
@@ -42,7 +43,7 @@ struct Sizes {
     rates: Vec<f64>,
     rounds: usize,
     duration: Duration,
-    /// Number of rounds paired with the limit.
+    /// Number of rounds that are paired with a round of the C program.
     pairs: usize,
     /// Number of samples recorded to measure the cost of recording.
     samples: usize,
@@ -65,7 +66,7 @@ impl Sizes {
 #[derive(Debug, Clone, Serialize)]
 struct RateFigures {
     offered: f64,
-    /// Achieved rate of the round that was chosen.
+    /// Achieved rate of the chosen round, in messages per second.
     achieved: f64,
     corrected: Percentiles,
     uncorrected: Percentiles,
@@ -80,7 +81,7 @@ impl RateFigures {
     }
 }
 
-/// A loop that sends the next byte as soon as the last is back.
+/// A loop that sends the next byte as soon as the previous one is back.
 #[derive(Debug, Clone, Serialize)]
 struct ClosedLoop {
     wait: Wait,
@@ -97,9 +98,9 @@ struct WaitFigures {
     cores: usize,
     rates: Vec<RateFigures>,
     closed: Vec<ClosedLoop>,
-    /// Mean time of a message in the closed loop of the same kind, in nanoseconds.
+    /// Mean time of a message in the closed loop with the same waiting method, in nanoseconds.
     service_ns: f64,
-    /// Pairs of rounds at one rate, the C program's and ours, measured alternately.
+    /// Pairs of rounds at the same rate: one of the C program and one of our loop, measured alternately.
     beside: Vec<(LimitFigures, Percentiles)>,
     beside_rate: f64,
     no_limit: Option<String>,
@@ -154,7 +155,7 @@ fn measured(sizes: &Sizes, say: &dyn Fn(&str)) -> std::io::Result<WaitFigures> {
     }
     let service_ns = closed.iter().find(|c| c.wait == wait).map_or(f64::NAN, |c| 1e9 / c.per_s);
 
-    // A rate that is well below the limit of both.
+    // A rate well below the maximum of the C program and of our loop.
     let beside_rate = (0.3e9 / service_ns / 1e3).floor().max(1.0) * 1e3;
     let mut beside = Vec::new();
     let limit = if wait == Wait::Busy { Limit::compiled() } else { Err("there is one core only".to_owned()) };
@@ -202,8 +203,8 @@ fn measured(sizes: &Sizes, say: &dyn Fn(&str)) -> std::io::Result<WaitFigures> {
     })
 }
 
-/// Combines the rounds of a rate: the round with the least 99th percentile stands for it, because
-/// disturbances can only add latency.
+/// Combines the rounds of a rate: the round with the smallest 99th percentile is used, because disturbances
+/// can only add latency.
 fn together(offered: f64, rounds: Vec<Round>) -> RateFigures {
     let best = rounds.into_iter().min_by_key(|round| round.latencies.quantile(LatencyOrigin::Due, 0.99));
     let (latencies, achieved) = best.map_or((Latencies::new(), 0.0), |best| (best.latencies, best.achieved));

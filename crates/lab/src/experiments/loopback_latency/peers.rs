@@ -1,6 +1,6 @@
-//! Servers that do as little as possible, each on one core, so that the generator is the thing measured.
+//! Servers that do as little as possible, each on one core, so that the figures describe the generator.
 //!
-//! Each ends with its last connection: once all its connections are closed, it takes no new ones.
+//! A server ends when all its connections are closed, and then accepts no new ones.
 
 use std::{
     io::{self, Read, Write},
@@ -15,7 +15,7 @@ use crate::placement::restrict;
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 const READ_BYTES: usize = 64 << 10;
 const EVENTS: usize = 256;
-/// Event identifier of the listener, among those of the connections.
+/// Event identifier of the listener; connections have smaller numbers.
 const LISTENER: u64 = u64::MAX;
 
 /// Starts a server that echoes one connection.

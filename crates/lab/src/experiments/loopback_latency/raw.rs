@@ -1,4 +1,4 @@
-//! A round trip of one byte over loopback TCP: the loop itself, in three kinds.
+//! A round trip of one byte over loopback TCP: the loop itself, with three methods of waiting.
 //!
 //! ```text
 //!  client thread                         server thread
@@ -57,7 +57,7 @@ impl Wait {
 pub struct Run {
     /// Waiting method of both sides.
     pub wait: Wait,
-    /// Messages per second; `None` sends the next as soon as the last is back.
+    /// Messages per second; `None` sends each message as soon as the previous one is back.
     pub rate: Option<f64>,
     /// Time during which messages become due.
     pub duration: Duration,

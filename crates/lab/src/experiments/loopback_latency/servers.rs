@@ -25,8 +25,8 @@ const BOUND: Duration = Duration::from_millis(10);
 const ENDLESS_PER_S: f64 = 2e6;
 /// Bytes of a message.
 const MESSAGE_BYTES: usize = 100;
-/// The search begins at the inverse of the service time divided by this, and ends at the inverse multiplied
-/// by it.
+/// Factor around the inverse of the service time: the search for the knee starts at the inverse divided by
+/// this factor and ends at the inverse multiplied by it.
 pub(super) const LEAST: f64 = 4.0;
 /// Rounds of the closed loop; the best counts, because disturbances can only slow it down.
 const ROUNDS: usize = 3;
@@ -39,7 +39,7 @@ pub(super) struct Knee {
     pub(super) service_ns: f64,
     /// Highest rate that the server sustained.
     pub(super) held: Option<f64>,
-    /// Lowest rate above it that the server did not sustain.
+    /// Lowest rate above `held` that the server did not sustain.
     pub(super) broke: Option<f64>,
 }
 
@@ -87,8 +87,8 @@ fn found(server: &'static str, target: &Target, duration: Duration) -> Result<Kn
     let plan = Plan {
         rate: ENDLESS_PER_S,
         connections: 1,
-        // There is no warm-up: beyond the knee its requests would be answered in the run, and would not be
-        // counted there.
+        // There is no warm-up: at rates beyond the knee its requests would be answered during the run without
+        // being counted.
         warm_up: Duration::ZERO,
         duration,
         drain: Duration::ZERO,

@@ -96,8 +96,8 @@ fn knee(found: &WaitFigures) -> (Option<&RateFigures>, Option<&RateFigures>) {
     (held.map(|at| &found.rates[at]), broke)
 }
 
-/// Returns whether no rate was sustained above one that was not. Otherwise chance decides which rate is the
-/// last.
+/// Returns whether the rates are monotone: no sustained rate is above one that was not sustained. Otherwise
+/// chance decides which sustained rate is the highest.
 fn is_monotone(found: &WaitFigures) -> bool {
     let first_that_broke = found.rates.iter().position(|rate| !rate.holds());
     first_that_broke.is_none_or(|at| !found.rates[at..].iter().any(RateFigures::holds))
@@ -151,7 +151,8 @@ fn sweep_figure(found: &WaitFigures, report: &mut Report) {
     report.figure(title.clone(), plot.draw(&title), caption);
 }
 
-/// Returns the rate at which the omission hides most: the first that was not sustained, or the highest.
+/// Returns the rate at which coordinated omission hides most: the first that was not sustained, or the
+/// highest.
 fn telling(found: &WaitFigures) -> Option<&RateFigures> {
     knee(found).1.or(found.rates.last())
 }
@@ -278,7 +279,8 @@ fn judge_inverse(found: &WaitFigures, report: &mut Report) {
         held.offered / 1e3,
         broke.offered / 1e3
     );
-    // A sustained rate below 1/`LEAST` of the inverse describes the busy machine, not the server.
+    // A sustained rate below 1/`LEAST` of the service time's inverse describes the busy machine, not the
+    // server.
     let verdict = if held.offered < inverse / LEAST {
         Verdict::TooNoisyToSay
     } else {
@@ -287,7 +289,8 @@ fn judge_inverse(found: &WaitFigures, report: &mut Report) {
     report.judge("C19", article, ours, verdict);
 }
 
-/// Judges whether an inverse is near the knee between these rates.
+/// Judges whether the inverse of the service time is near the knee, which lies between the rates `held` and
+/// `broke`.
 fn about(inverse: f64, held: f64, broke: f64) -> Verdict {
     if (held * 0.9..=broke * 1.1).contains(&inverse) {
         Verdict::Holds
@@ -326,7 +329,8 @@ fn judge_servers(found: &WaitFigures, report: &mut Report) {
             shown(broke)
         );
         let verdict = match (held, broke) {
-            // Only a fraction of the inverse was sustained: the measurement describes the machine.
+            // Only a fraction of the service time's inverse was sustained, so the measurement describes the
+            // machine.
             (Some(held), _) if *held < inverse / LEAST => Verdict::TooNoisyToSay,
             (Some(held), Some(broke)) => about(inverse, *held, *broke),
             (None, _) => Verdict::TooNoisyToSay,

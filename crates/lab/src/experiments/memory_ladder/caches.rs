@@ -8,7 +8,7 @@ use std::path::Path;
 pub struct Cache {
     /// Level, of which 1 is nearest to the core.
     pub level: u32,
-    /// Size in bytes; a shared cache is counted whole.
+    /// Size in bytes; the full size even if several cores share the cache.
     pub bytes: usize,
 }
 

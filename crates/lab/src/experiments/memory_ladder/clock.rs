@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-/// Cycles and instructions of a nanosecond.
+/// Cycles and instructions per nanosecond.
 #[derive(Debug, Clone, Copy, serde::Serialize)]
 pub struct Clock {
     /// Cycles per nanosecond (GHz), from a chain of one-cycle operations of which each depends on the last.
@@ -12,8 +12,8 @@ pub struct Clock {
     pub instructions_a_ns: f64,
 }
 
-/// Operations of a step: a rotation and an addition, which take one cycle each on every processor of the last
-/// ten years that we know, and which no compiler folds into fewer.
+/// Number of operations per step: a rotation and an addition, which take one cycle each on all processors of
+/// the last ten years that we know of, and which no compiler merges.
 const STEP_OPERATIONS: f64 = 2.0;
 const CHAINS: usize = 4;
 

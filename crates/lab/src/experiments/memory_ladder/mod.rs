@@ -66,7 +66,7 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// Returns sizes for a quick run of under half a minute, or for the record.
+    /// Returns the sizes for a quick run of under half a minute, or for a full run.
     #[must_use]
     pub fn of(quick: bool) -> Self {
         if quick {
@@ -135,7 +135,7 @@ fn run(options: &Options) -> Result<Report, Refusal> {
     Ok(verdicts::report(&ladder))
 }
 
-/// Takes all measurements; files go below `directory` if there is one.
+/// Takes all measurements; files are created below `directory` if it is given.
 ///
 /// # Errors
 /// Returns the system's error: no directory on a disk, a full disk, no `/proc`.
@@ -183,8 +183,8 @@ pub fn measured(sizes: &Sizes, directory: Option<&Path>, say: &dyn Fn(&str)) -> 
     let words = words.max(sizes.race_items.last().copied().unwrap_or(0));
     let file = scratch.words("ladder", words, races::key)?;
     let minor = faults::minor(sizes.faults, page_bytes)?;
-    // If the kernel uses huge pages unasked, most touches do not fault, and their median is not that of a
-    // fault.
+    // If the kernel uses huge pages without a request, most touches do not fault, and their median does not
+    // describe a fault.
     if minor.counted.minor_faults as usize >= minor.touched / 2 {
         rung("minor fault (fresh memory)".into(), minor.median(), Some(&minor));
     }

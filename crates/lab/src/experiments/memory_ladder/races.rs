@@ -1,4 +1,5 @@
-//! Races: an algorithm of a worse order that does not fault, against a better one that does.
+//! Races: an algorithm with a worse order of growth that causes no page faults, against a better one that
+//! does.
 
 use std::fs::File;
 use std::hint::black_box;

@@ -1,4 +1,4 @@
-//! Textbook quicksort and heapsort, each at its best and at its worst.
+//! Textbook quicksort and heapsort, each on its best and on its worst input.
 
 use std::hint::black_box;
 use std::time::Instant;

@@ -18,14 +18,14 @@ use crate::experiments::counters::Counters;
 use crate::experiments::memory_ladder::random::Random;
 use crate::experiments::scratch::drop_from_cache;
 
-/// Environment variable that makes a process such a child.
+/// Environment variable that makes a process a measuring child; its value is a [`Task`] as JSON.
 pub(super) const TASK: &str = "NIGHTTRAIN_LAB_RENT_TASK";
 
 /// Bytes of an object: four pages.
 pub(super) const OBJECT_BYTES: usize = 16 << 10;
 
-/// Skew of the objects' popularity: the object of rank `n` is requested as often as `n` to the power of minus
-/// this.
+/// Skew of the objects' popularity: the object of rank `n` is requested with a frequency proportional to 1 /
+/// n^SKEW.
 const SKEW: f64 = 0.9;
 
 /// Number of parts of a period whose 99th percentiles are taken.
@@ -83,14 +83,14 @@ pub struct Period {
     pub deliveries: u64,
     /// Major faults of the delivering thread.
     pub delivery_faults: u64,
-    /// Median microseconds from when a delivery was due to its end.
+    /// Median time in microseconds from when a delivery was due until it ended.
     pub p50_us: f64,
-    /// 99th percentile of those microseconds: the median of eight equal parts of the period, because
-    /// otherwise a single second in which the disk serves another process would decide it.
+    /// 99th percentile of the delivery times in microseconds: the median over eight equal parts of the
+    /// period, so that a single second in which the disk serves another process does not decide it.
     pub p99_us: f64,
     /// 99th percentiles of the eight parts in microseconds, ascending.
     pub p99_parts_us: Vec<f64>,
-    /// Longest of those times.
+    /// Longest delivery time, in microseconds.
     pub worst_us: f64,
 }
 
@@ -120,7 +120,8 @@ impl Period {
     }
 }
 
-/// Does the task and ends the process if this process is such a child. Otherwise returns at once.
+/// If this process was started as a measuring child, performs its task and ends the process. Otherwise
+/// returns at once.
 pub(super) fn do_task_and_exit() {
     again::do_task_and_exit(TASK, |task: &Task| {
         task.group.enter()?;
@@ -154,7 +155,7 @@ fn measured(task: &Task) -> io::Result<RentFigures> {
     Ok(RentFigures { kind: task.kind, limit_pages: task.limit_bytes / PAGE_BYTES as u64, periods })
 }
 
-/// Times at which a period begins to count, and ends.
+/// Schedule of a period: its start, and the times after it at which counting begins and ends.
 struct Schedule {
     start: Instant,
     counts: Duration,
@@ -191,7 +192,7 @@ struct Expiries {
     held_pages: f64,
 }
 
-/// Expires on schedule, and samples in between how much of the queue is in memory.
+/// Performs the expiries on schedule, and samples in between how many of the queue's pages are in memory.
 fn expire(
     queue: &mut dyn PagedQueue,
     schedule: &Schedule,
@@ -246,7 +247,8 @@ const OBJECT_WORDS: usize = OBJECT_BYTES / 8;
 impl Objects {
     fn open(task: &Task) -> io::Result<Self> {
         let file = File::options().read(true).write(true).open(&task.objects)?;
-        // Dropped from the cache, because pages that earlier children read are not charged to this group.
+        // The file is dropped from the page cache, because pages that earlier children read are not charged
+        // to this group.
         drop_from_cache(&file)?;
         let words = MappedWords::map(&file, usize::try_from(file.metadata()?.len() / 8).unwrap_or(0))?;
         words.expect(Pattern::Random)?;

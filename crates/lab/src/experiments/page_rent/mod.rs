@@ -1,12 +1,13 @@
 //! `page-rent`: the cost of an expiry's pages for concurrent deliveries (C20, the queue's part).
 //!
 //! ```text
-//! memory cgroup ─▶ child ─┬─ expiries, r a second:  queue of N keys in a mapped file ─┐ one limit on
-//!                         └─ deliveries, on schedule: objects of 16 KiB, mapped ──────┘ the pages of both
+//! memory cgroup ─▶ child ─┬─ expiries, r per second: queue of N keys in a mapped file ─┐ one limit on
+//!                         └─ deliveries, on schedule: objects of 16 KiB, mapped ───────┘ the pages of both
 //!                              │ time from when each was due, major faults
 //! mincore of the queue's file ─┴─▶ pages that the queue holds while it does nothing
 //! ```
-//! Each queue has a child. Its expiries become more frequent from period to period; the first has none.
+//! Each queue is measured in a child process. Its expiries become more frequent from period to period; the
+//! first period has none.
 
 mod child;
 mod verdicts;
@@ -51,7 +52,7 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// Returns sizes for a quick run of under half a minute, or for the record.
+    /// Returns the sizes for a quick run of under half a minute, or for a full run.
     #[must_use]
     pub fn of(quick: bool) -> Self {
         let full = Self {
@@ -86,7 +87,8 @@ fn run(options: &Options) -> Result<Report, Refusal> {
     Ok(verdicts::report(&sizes, &found))
 }
 
-/// Measures deliveries beside each queue, in one child each; files go below `directory` if there is one.
+/// Measures deliveries alongside each queue, in one child process per queue; files are created below
+/// `directory` if it is given.
 ///
 /// # Errors
 /// [`Refusal::Missing`] without a usable memory cgroup or a directory on a disk.
@@ -148,7 +150,7 @@ mod tests {
         let found = match measured(&sizes, None, &again, &|_| ()) {
             Ok(found) => found,
             Err(Refusal::Missing(what)) => {
-                // A refusal is right only if groups cannot be created here.
+                // A refusal is correct only if groups cannot be created on this machine.
                 assert!(Group::create().is_err(), "refused although groups can be made: {what}");
                 return;
             }

@@ -1,4 +1,4 @@
-//! Verdicts on the queues from the deliveries beside them.
+//! Verdicts on the queues, based on the deliveries alongside them.
 
 use serde_json::json;
 
@@ -89,9 +89,9 @@ fn compare_intervals(one: (f64, f64), other: (f64, f64)) -> Option<bool> {
     }
 }
 
-/// Compares the binary heap with ours at the highest rate of expiries, each relative to itself without
-/// expiries. The claim holds if the binary heap keeps more pages, and the deliveries beside it fault more and
-/// are slower.
+/// Compares the binary heap with our page queue at the highest rate of expiries, each relative to itself
+/// without expiries. The claim holds if the binary heap keeps more pages, and the deliveries alongside it
+/// fault more and are slower.
 fn judged(binary: &RentFigures, ours: &RentFigures) -> Verdict {
     let compare = |interval: fn(&Period) -> (f64, f64)| {
         Some(compare_intervals(added(binary, interval)?, added(ours, interval)?))
@@ -251,14 +251,16 @@ mod tests {
         assert_eq!(judge((200.0, 10_000, 50.0)), Verdict::DoesNotHoldHere);
         assert_eq!(judge((100.0, 12_000, 80.0)), Verdict::DoesNotHoldHere);
         assert_eq!(judge((200.0, 0, 80.0)), Verdict::CannotBeTestedHere);
-        // The increase is within chance: 100 faults of 10,000, and microseconds when the parts differ by ten.
+        // The increase may be chance: 100 of 10,000 faults, and a few microseconds although the parts of a
+        // period differ by ten.
         assert_eq!(judge((200.0, 10_100, 50.0)), Verdict::TooNoisyToSay);
         let wide = |busy| queue((0.0, 10_000, 40.0), busy, 10.0);
         let noisy = judged(&wide((200.0, 10_000, 80.0)), &wide((100.0, 10_000, 50.0)));
         assert_eq!(noisy, Verdict::TooNoisyToSay);
     }
 
-    /// A queue adds nothing if the deliveries beside it were slow before anything expired.
+    /// Each queue is compared with itself: it adds nothing if the deliveries alongside it were already slow
+    /// without expiries.
     #[test]
     fn each_queue_is_held_against_itself_without_expiries() {
         let ours = queue((0.0, 10_000, 40.0), (100.0, 10_000, 40.0), 0.1);

@@ -16,7 +16,7 @@ use crate::experiments::bheap_sim::article::PAGE_BYTES;
 /// A generated key with its handle.
 pub type Item = (u64, u64);
 
-/// Name of our own queue.
+/// Name of the page queue.
 pub const OURS: &str = "page queue";
 
 /// Order of the items.
@@ -127,7 +127,8 @@ impl<T: Ord + From<Item> + Into<Item>, const D: usize> TimedQueue
     }
 }
 
-/// The adapter's node is the handle; its key is the key alone, or key and handle.
+/// In `orx-priority-queue` the node is the handle; its key is either the key alone, or key and handle
+/// together.
 impl<T: Clone + PartialOrd + From<Item> + Into<Item>, const D: usize> TimedQueue
     for QueueAdapter<orx_priority_queue::DaryHeap<u64, T, D>, T>
 {
@@ -139,7 +140,7 @@ impl<T: Clone + PartialOrd + From<Item> + Into<Item>, const D: usize> TimedQueue
     }
 }
 
-/// A key that alone is compared; the handle is kept in the node.
+/// A key that is compared without its handle, which the node holds.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
 struct Key(u64);
 
@@ -155,7 +156,7 @@ impl From<Key> for Item {
     }
 }
 
-/// Names of the queues that are timed in this process, ours first.
+/// Names of the queues that are timed in this process; the page queue is first.
 pub const NAMES: [&str; 10] = [
     OURS,
     "binary heap",
@@ -169,13 +170,13 @@ pub const NAMES: [&str; 10] = [
     "orx-priority-queue, 8",
 ];
 
-/// Creates an empty queue, number `at` of [`NAMES`], which has allocated next to nothing.
+/// Creates the queue at index `at` of [`NAMES`], empty and with almost no memory allocated.
 ///
 /// # Errors
 /// [`PageSizeError`] never occurs with the page sizes used here.
 ///
 /// # Panics
-/// Panics if there is no such number.
+/// Panics if `at` is not an index of [`NAMES`].
 pub fn make(at: usize, compared: ItemOrder) -> Result<Box<dyn TimedQueue>, PageSizeError> {
     match (compared, at) {
         (ItemOrder::Key, 8) => Ok(of::<_, Key>(orx_priority_queue::DaryHeap::<u64, Key, 4>::default())),

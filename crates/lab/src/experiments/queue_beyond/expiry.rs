@@ -31,7 +31,7 @@ pub trait Entries {
     fn peek(&mut self) -> Option<u64>;
     /// Removes and returns the smallest entry.
     fn pop(&mut self) -> Option<u64>;
-    /// Removes and returns an entry for sifting, whichever is cheapest.
+    /// Removes and returns the entry that is cheapest to remove, for sifting.
     fn take(&mut self) -> Option<u64>;
 }
 
@@ -70,10 +70,7 @@ impl Entries for PageQueue<u64> {
 pub const NAMES: [&str; 5] =
     ["binary heap (the store's)", "4-ary heap", "8-ary heap, aligned", "B-heap", "page queue"];
 
-/// Creates an empty queue, number `at` of [`NAMES`].
-///
-/// # Errors
-/// [`PageSizeError`] never occurs with the page sizes used here.
+/// Mean lifetime in seconds: the queue holds about as many entries as objects arrive in this time.
 pub fn make(at: usize) -> Result<Box<dyn Entries>, PageSizeError> {
     Ok(match at {
         0 => Box::new(Heap::with_rows(Binary, Vec::new())),

@@ -2,12 +2,12 @@
 //! (C8).
 //!
 //! ```text
-//! keys ─┬─▶ pressure    simulated memory of every size: transfers an operation beside both heaps
-//!       ├─▶ ram         CPU time an operation, in turns with nine other heaps and the C++ library's
-//!       ├─▶ operations  each one's comparisons, moves and time: is any of them long?
+//! keys ─┬─▶ pressure    simulated memory of every size: transfers per operation, compared with both heaps
+//!       ├─▶ ram         CPU time per operation, alternately with nine other heaps and the C++ library's
+//!       ├─▶ operations  comparisons, moves and time of each operation: is any of them long?
 //!       ├─▶ space       bytes in use for each live item
-//!       └─▶ expiry      the pattern of the store's expiry, beside the heap that it uses
-//!                                  └──▶ verdicts: each figure beside its goal
+//!       └─▶ expiry      the pattern of the store's expiry, compared with the heap that the store uses
+//!                                  └──▶ verdicts: each figure compared with its goal
 //! ```
 //! The parts are independent: `--part ram` runs one of them.
 
@@ -51,22 +51,22 @@ pub const PARTS: [&str; 5] = ["pressure", "ram", "operations", "space", "expiry"
 pub struct Sizes {
     /// Number of items in the simulated queues.
     pub simulated: usize,
-    /// Number of items in the queues simulated over other keys.
+    /// Number of items in the queues that are simulated with other key sequences.
     pub simulated_others: usize,
     /// Items in the timed queues, their order, and rounds.
     pub timed: Vec<(usize, ItemOrder, usize)>,
     /// Number of items in the queue whose operations are counted and timed one by one.
     pub counted: usize,
-    /// Number of items in the queues counted over other keys.
+    /// Number of items in the queues that are counted with other key sequences.
     pub counted_others: usize,
     /// Number of items in the queue whose memory use is measured.
     pub space: usize,
-    /// Objects in the store whose expiry is imitated, and rounds.
+    /// Number of objects in the store whose expiry is simulated, and number of rounds.
     pub expiring: Vec<(usize, usize)>,
 }
 
 impl Sizes {
-    /// Returns sizes for a quick run of under half a minute, or for the record.
+    /// Returns the sizes for a quick run of under half a minute, or for a full run.
     #[must_use]
     pub fn of(options: &Options) -> Self {
         use ItemOrder::{Key, KeyAndHandle};
@@ -308,7 +308,7 @@ mod tests {
             assert!(report.tables.iter().any(|shown| shown.title.contains(table)), "no table of {table}");
         }
         assert_eq!(report.figures.len(), 2);
-        // The goals are for a million items and more; fewer items prove nothing about them.
+        // The goals apply to a million items and more; fewer items prove nothing about them.
         for judgement in &report.verdicts {
             if judgement.article.contains("1,000,000 items") || judgement.article.contains("16,000,000 items")
             {

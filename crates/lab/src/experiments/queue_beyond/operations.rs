@@ -1,12 +1,12 @@
-//! Each single operation: the items that it compares and moves, counted, and its time.
+//! The cost of every single operation: the items that it compares and moves, counted, and its time.
 //!
 //! ```text
 //! counted   keys ─▶ PageQueue<CountedItem> over traced blocks ─▶ comparisons, items written, of each operation
 //! timed     the same keys, three times ─▶ nanoseconds of each operation in each pass
 //! ```
 //! The counts are reproducible. Times are not: an interrupt or another process delays some operations. No
-//! interrupt hits the same operation in three passes, however, so that the minimum of the three is the
-//! operation's own time.
+//! interrupt hits the same operation in three passes, however, so the minimum of the three is the operation's
+//! own time.
 
 use std::cell::Cell;
 use std::cmp::Ordering;
@@ -203,14 +203,14 @@ impl Times {
         self.sorted_ns.get(at.saturating_sub(1).min(last)).copied().unwrap_or(0)
     }
 
-    /// Returns the number of operations that took longer.
+    /// Returns the number of operations that took longer than `ns` nanoseconds.
     #[must_use]
     pub fn longer_than(&self, ns: u32) -> usize {
         self.sorted_ns.len() - self.sorted_ns.partition_point(|&time| time <= ns)
     }
 
-    /// Returns the share of operations that took longer, at twelve points per decade: a curve for two log
-    /// scales.
+    /// Returns a curve for two logarithmic scales: times, twelve per decade, and the share of operations that
+    /// took longer than each.
     #[must_use]
     pub fn curve(&self) -> Vec<(f64, f64)> {
         let all = self.sorted_ns.len() as f64;

@@ -78,8 +78,8 @@ impl QueueChoice {
     }
 }
 
-/// Returns the fan-out that [`PageQueue::with_memory`] chooses for `pages` pages: it writes to a quarter of
-/// them side by side.
+/// Returns the fan-out that [`PageQueue::with_memory`] chooses for `pages` pages: the queue writes to about a
+/// quarter of them at the same time.
 fn fan_out(pages: usize) -> usize {
     (pages / 4).clamp(4, 16)
 }

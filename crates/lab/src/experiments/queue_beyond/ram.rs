@@ -48,7 +48,8 @@ pub struct SizeSamples {
 const OPERATIONS_MIN: usize = 400_000;
 /// Number of items from which only queues near the best are timed again after the first round.
 const LONG_FROM: usize = 4_000_000;
-/// Factor of the best other queue's time up to which a queue is near.
+/// Maximum ratio of a queue's time to the time of the fastest other queue for the queue to count as near the
+/// best.
 const NEAR: f64 = 1.25;
 
 /// Runs one queue through the phases `repeats` times.
@@ -165,20 +166,21 @@ impl Sample {
 }
 
 impl SizeSamples {
-    /// Returns whether a queue is ours, or may still turn out to be the best of the others.
+    /// Returns whether a queue is the page queue, or may still turn out to be the fastest of the others.
     fn is_near(&self, at: usize) -> bool {
         let first = |sample: &Sample| sample.rounds[0].map_or(f64::INFINITY, |ns| ns[3]);
         let best = self.samples.iter().skip(1).map(first).fold(f64::INFINITY, f64::min);
         at == 0 || first(&self.samples[at]) <= best * NEAR
     }
 
-    /// Returns the best of the other queues, by the median over all phases.
+    /// Returns the fastest queue other than the page queue, by the median over all phases.
     #[must_use]
     pub fn best(&self) -> Option<&Sample> {
         self.samples.iter().skip(1).min_by(|a, b| a.medians()[3].total_cmp(&b.medians()[3]))
     }
 
-    /// Returns the ratio of our time to the best other's: the median of the rounds' ratios, and its interval.
+    /// Returns the ratio of the page queue's time to the time of the fastest other queue: the median of the
+    /// rounds' ratios, and its interval.
     #[must_use]
     pub fn share(&self) -> Option<Ratio> {
         Ratio::paired(&self.samples.first()?.all(), &self.best()?.all())

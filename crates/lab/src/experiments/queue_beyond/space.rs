@@ -1,4 +1,4 @@
-//! Bytes in use per live item: while the queue grows, is held, and shrinks; with handles and removals.
+//! Bytes in use per live item while the queue grows, keeps its size, and shrinks; with handles and removals.
 
 use bheap::layout::PageSizeError;
 use bheap::{HandleQueue, LazyQueue, PageQueue};
@@ -12,18 +12,18 @@ use crate::experiments::memory_ladder::random::Random;
 pub struct Space {
     /// Maximum number of live items.
     pub items: usize,
-    /// While items are only added, from an eighth of them on.
+    /// Maximum while items are only added, sampled once an eighth of them is in the queue.
     pub growing: f64,
-    /// While as many items leave as arrive.
+    /// Maximum while as many items leave as arrive.
     pub held: f64,
-    /// While items only leave, down to a half. Allocated memory is kept for reuse.
+    /// Maximum while items are only removed, until half of them are left. Allocated memory is kept for reuse.
     pub to_a_half: f64,
 }
 
 /// Number of samples in a phase.
 const LOOKS: usize = 256;
 
-/// Measures keys with handles of the user's own, without removals: 16 bytes per item.
+/// Measures keys with handles that the caller chooses, without removals: 16 bytes per item.
 ///
 /// # Errors
 /// [`PageSizeError`] never occurs with the article's pages.

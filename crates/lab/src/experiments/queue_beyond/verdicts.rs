@@ -21,9 +21,9 @@ const CLAIM: &str = "C8";
 const TRANSFERS: [(usize, f64); 2] = [(9, 0.015), (64, 0.004)];
 /// Memory sizes in pages at which the queue must never transfer more than the B-heap.
 const NEVER_ABOVE: std::ops::RangeInclusive<usize> = 8..=1800;
-/// Goals by number of items: the share of the best other's time.
+/// Goals by number of items: maximum ratio of the page queue's time to the time of the fastest other queue.
 const SHARES: [(usize, f64); 3] = [(1_000, 1.1), (1_000_000, 0.85), (16_000_000, 0.65)];
-/// Number of items for which the bound on one operation is meant.
+/// Number of items at which the bound on a single operation is judged.
 const BOUNDED_AT: usize = 16_000_000;
 /// Goals for bytes in use per byte of live items: without handles and removals, and with.
 const SPACE: (f64, f64) = (1.15, 1.5);
@@ -108,7 +108,7 @@ pub(super) fn pressure(report: &mut Report, all: &[&SimulatedQueue; 4]) {
 }
 
 fn never_above(report: &mut Report, ours: &SimulatedQueue, paged: &SimulatedQueue) {
-    // For other numbers of items the range is the same share of all pages.
+    // For other numbers of items the range covers the same fraction of all pages.
     let last = NEVER_ABOVE.end() * paged.items / ITEMS;
     let sizes = *NEVER_ABOVE.start()..=last.max(*NEVER_ABOVE.start());
     let above: Vec<usize> = ours.above(paged, sizes.clone()).collect();
@@ -175,7 +175,8 @@ fn draw(report: &mut Report, all: &[&SimulatedQueue; 4]) {
     );
 }
 
-/// Adds the table and the verdict over other keys: B-heap, page queue for nine pages, for 64.
+/// Adds the table and the verdict over other key sequences; each row has the B-heap, and the page queue for
+/// nine pages and for 64.
 pub(super) fn other_keys(report: &mut Report, rows: &[(Keys, [SimulatedQueue; 3])]) {
     let items = rows.first().map_or(0, |row| row.1[0].items);
     let mut table = Table::new(
@@ -338,8 +339,8 @@ pub(super) fn longest(least: &[u32], passes: &[Vec<u32>], work: &[OperationCost]
     table
 }
 
-/// Adds the times of all operations: as measured in the first pass, without interruptions, and the 8-ary
-/// heap's.
+/// Adds the distribution of the operations' times: in the first pass, as the minimum over the passes, and for
+/// the 8-ary heap.
 pub(super) fn times(
     report: &mut Report,
     items: usize,
@@ -475,8 +476,8 @@ pub(super) fn space(report: &mut Report, plain: Space, (handled, garbage): (Spac
     );
 }
 
-/// Adds the table and the verdict of the store's expiry: by objects, and by queue as in
-/// [`super::expiry::NAMES`].
+/// Adds the table and the verdict of the store's expiry. `found` has the rounds of each queue by number of
+/// objects; the queues are in the order of [`super::expiry::NAMES`].
 pub(super) fn expiry(report: &mut Report, found: &[(usize, Vec<Vec<ExpiryFigures>>)]) {
     let mut table = Table::new(
         "The store's expiry: words of time and hash, four ttls, CPU time an entry (medians)",

@@ -1,4 +1,4 @@
-//! A way of serving in a process of its own, which is in a memory cgroup from its start.
+//! Measurement of one serving mode in a child process, which is in a memory cgroup from its start.
 
 use std::{
     fs, io,
@@ -11,13 +11,13 @@ use serde::{Deserialize, Serialize};
 use super::{PressureFigures, ServingMode, serving};
 use crate::experiments::bheap_paging::group::Group;
 
-/// Environment variable that makes a process such a child: a [`Task`] as JSON.
+/// Environment variable that makes a process a measuring child; its value is a [`Task`] as JSON.
 pub(super) const TASK: &str = "NIGHTTRAIN_LAB_PRESSURE_TASK";
 
 /// Command line of the children.
 #[derive(Debug, Clone)]
 pub struct ChildCommand {
-    /// Arguments after the program's own path that lead a child to its task.
+    /// Arguments after the program's own path that make a child perform its task.
     pub arguments: Vec<String>,
 }
 
@@ -34,13 +34,14 @@ pub(super) struct Task {
     pub(super) memory_bytes: u64,
     /// Requests per second.
     pub(super) rate: u64,
-    /// Seconds before the measurement, and of it.
+    /// Durations of the warm-up and of the measurement, in seconds.
     pub(super) seconds: (f64, f64),
     /// File to which the child writes its figures.
     pub(super) answer: PathBuf,
 }
 
-/// Does the task and ends the process if this process is such a child. Otherwise returns at once.
+/// If this process was started as a measuring child, performs its task and ends the process. Otherwise
+/// returns at once.
 pub(super) fn do_task_and_exit() {
     let Some(task) = std::env::var_os(TASK) else { return };
     let done = serde_json::from_str::<Task>(&task.to_string_lossy())
@@ -67,7 +68,7 @@ fn perform(task: &Task) -> io::Result<()> {
 /// Starts a child for `task` and waits for its figures.
 ///
 /// # Errors
-/// Returns an error if the child cannot be started or fails; its text includes the child's last words.
+/// Returns an error if the child cannot be started or fails; its text includes the child's last message.
 pub(super) fn found_by_child(task: &Task, again: &ChildCommand) -> io::Result<PressureFigures> {
     let output = Command::new(std::env::current_exe()?)
         .args(&again.arguments)

@@ -1,8 +1,9 @@
-//! Own memory for objects that are requested more than once: first in, first out, with a second chance.
+//! The process's own memory for objects that are requested more than once: first in, first out, with a second
+//! chance.
 //!
-//! *Admission:* an object that is read for the second time while its first read is still remembered (in a
-//! ghost list, as long as there are objects in memory), so that a scan does not displace anything.
-//! *Eviction:* the oldest object that was not requested since.
+//! *Admission:* an object is admitted when it is read for the second time while its first read is still
+//! remembered, in a ghost list of at most as many entries as there are objects in memory, so that a scan does
+//! not displace anything. *Eviction:* the oldest object that was not requested since.
 
 use std::{
     cell::Cell,

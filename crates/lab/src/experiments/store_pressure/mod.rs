@@ -1,14 +1,14 @@
-//! `store-pressure`: a store 19 times larger than the memory it may use, served in several ways by one loop.
+//! `store-pressure`: a store 19 times larger than the memory it may use, served in several modes by one loop.
 //!
 //! ```text
 //! parent: file of objects, out of the page cache ─▶ memory cgroup ─▶ child: one loop, requests that are due at fixed times
-//!   map     the article's: one mapping, the loop reads it, the kernel decides what stays
-//!   kernel  own memory for what is hot, the page cache behind it (asked first), helpers for what is nowhere
-//!   direct  own memory for all that stays, helpers past the page cache for the rest
+//!   map     as in the article: one mapping, read by the loop; the kernel decides what stays in memory
+//!   kernel  own memory for frequent objects, then the page cache, then helper threads that read the disk
+//!   direct  own memory for everything that stays, then helper threads that bypass the page cache
 //! ```
-//! Each way has a child: its page cache and its group are its own and end with it. Every answer is verified
-//! in full. Latency counts from when a request was due, so that a stalled loop is late for every waiting
-//! request.
+//! Each mode runs in a child process with its own page cache and cgroup, which end with it. Every answer is
+//! verified in full. Latency counts from when a request was due, so that a stalled loop is late for every
+//! waiting request.
 
 mod child;
 mod memory;
@@ -53,24 +53,24 @@ const ALIGN_BYTES: u64 = 16;
 /// Memory of the process itself, beyond what it may keep of the store.
 const PROCESS_BYTES: u64 = 16 << 20;
 
-/// A way of serving.
+/// Method of serving objects from the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ServingMode {
     /// A mapping with the kernel's own readahead, read by the loop.
     Map,
     /// A mapping with `MADV_RANDOM`, read by the loop.
     MapRandom,
-    /// Own memory, then the page cache if it has the whole object, then a helper.
+    /// The process's own memory, then the page cache if it has the whole object, then a helper thread.
     Kernel,
-    /// Own memory, then a helper that bypasses the page cache.
+    /// The process's own memory, then a helper thread that bypasses the page cache.
     Direct,
 }
 
 impl ServingMode {
-    /// Ways of serving, the article's first.
+    /// All serving modes, the article's first.
     pub const ALL: [Self; 4] = [Self::Map, Self::MapRandom, Self::Kernel, Self::Direct];
 
-    /// Returns the name for people.
+    /// Returns the name for reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -89,14 +89,14 @@ pub struct Sizes {
     pub objects: u64,
     /// Requests per second.
     pub rate: u64,
-    /// Seconds before the measurement, and of it.
+    /// Durations of the warm-up and of the measurement, in seconds.
     pub seconds: (f64, f64),
-    /// An existing file of these objects, which is kept; without one, a file is written and later removed.
+    /// An existing file with the objects, which is kept; with `None` a file is written and later removed.
     pub file: Option<PathBuf>,
 }
 
 impl Sizes {
-    /// Returns sizes for a quick run of under half a minute, or for the record.
+    /// Returns the sizes for a quick run of under half a minute, or for a full run.
     #[must_use]
     pub fn of(quick: bool) -> Self {
         if quick {
@@ -107,10 +107,10 @@ impl Sizes {
     }
 }
 
-/// Figures of one way of serving.
+/// Figures of one serving mode.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct PressureFigures {
-    /// Way of serving.
+    /// Serving mode.
     pub way: ServingMode,
     /// Number of objects in the file.
     pub objects: u64,
@@ -120,9 +120,9 @@ pub struct PressureFigures {
     pub memory_bytes: u64,
     /// Number of requests that were due.
     pub due: u64,
-    /// Requests answered from memory, the kernel's or our own.
+    /// Requests answered from the process's own memory or from the page cache.
     pub hits: u64,
-    /// Requests answered by a helper's read.
+    /// Requests answered after a helper thread read the object from the disk.
     pub cold: u64,
     /// Requests refused because a bound was reached.
     pub refused: u64,
@@ -136,7 +136,7 @@ pub struct PressureFigures {
     pub major_faults: u64,
     /// Longest time between two iterations of the loop, in milliseconds.
     pub longest_ms: f64,
-    /// Sum of all such times above a millisecond.
+    /// Sum of the times between two iterations of the loop that exceed a millisecond, in milliseconds.
     pub stalled_ms: f64,
     /// Measured seconds.
     pub seconds: f64,
@@ -155,7 +155,8 @@ fn run(options: &Options) -> Result<Report, Refusal> {
     Ok(verdicts::report(&found))
 }
 
-/// Takes all measurements, in one child each; the file goes below `directory` if there is one.
+/// Takes all measurements, one child process per serving mode; the file is created below `directory` if it is
+/// given.
 ///
 /// # Errors
 /// [`Refusal::Missing`] without a usable memory cgroup or a directory on a disk, [`Refusal::Usage`] for a
@@ -255,7 +256,7 @@ mod tests {
         let found = match measured(&sizes, None, &again, &|_| ()) {
             Ok(found) => found,
             Err(Refusal::Missing(what)) => {
-                // A refusal is right only if groups cannot be created here.
+                // A refusal is correct only if groups cannot be created on this machine.
                 assert!(Group::create().is_err(), "refused although groups can be made: {what}");
                 return;
             }

@@ -24,12 +24,12 @@ use crate::{
     pressure::{objects, requests::Requests},
 };
 
-/// Maximum number of requests handled at once before the helpers' answers are handled.
+/// Maximum number of requests that one iteration of the loop serves before it handles the helpers' answers.
 const TURN_REQUESTS_MAX: usize = 64;
 /// Minimum time between two iterations that counts as a stall.
 const STALL_MIN: Duration = Duration::from_millis(1);
-/// Percentage of the memory that is our own: all but what buffers need, or a part of it while the kernel has
-/// the rest.
+/// Percentage of the memory limit that the process uses as its own memory for objects: all but what buffers
+/// need, or half if the page cache uses the rest.
 const OWN_PERCENT_DIRECT: u64 = 90;
 const OWN_PERCENT_KERNEL: u64 = 50;
 
@@ -73,7 +73,7 @@ struct Round {
     stalled: Duration,
 }
 
-/// Serves for as long as the task says, and returns the figures.
+/// Serves requests for the task's duration, and returns the figures.
 pub(super) fn measured(task: &Task) -> io::Result<PressureFigures> {
     let places = places(task.objects);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -81,7 +81,7 @@ pub(super) fn measured(task: &Task) -> io::Result<PressureFigures> {
     let (place, pool) = open(task, places.len() as u64 * size_of::<u32>() as u64)?;
     let (_pool, completions) = pool.unzip();
     if let Some(group) = &task.group {
-        // The process's own memory does not count as the store's; it is the same in all ways.
+        // The process's own memory does not count as the store's; it is equal in all serving modes.
         group.limit(task.memory_bytes + PROCESS_BYTES)?;
     }
     let serving =
@@ -125,7 +125,7 @@ fn open(task: &Task, metadata_bytes: u64) -> io::Result<(BodySource, Option<Pool
     let (pool, mut ends) = ReadPool::start(&config, vec![source]).map_err(io::Error::other)?;
     let (reads, completions) = ends.pop().ok_or_else(|| io::Error::other("a pool for no core"))?;
     let own = task.memory_bytes.saturating_sub(metadata_bytes) * percent / 100;
-    // A number of bytes of memory always fits.
+    // A number of bytes in memory always fits into `usize`.
     let memory = RefCell::new(Memory::new(own as usize));
     Ok((BodySource::Tiers(Box::new(Tiers { memory, cached, reads })), Some((pool, completions))))
 }

@@ -1,4 +1,4 @@
-//! Verdicts on the claim from the ways of serving.
+//! Verdicts on the claim from the serving modes.
 
 use super::{PressureFigures, STORE_TIMES_MEMORY, ServingMode};
 use crate::{
@@ -8,8 +8,8 @@ use crate::{
 
 /// Share of the due requests that a server must have answered to count as keeping up.
 const ANSWERED_SHARE_MIN: f64 = 0.99;
-/// Maximum p99.9 of hits in microseconds for a store that stays fast: a small part of what people notice, and
-/// more than two busy processors cost by themselves.
+/// Maximum p99.9 of hits in microseconds for a store that stays fast: a small fraction of the delay that
+/// people notice, but more than the disturbance from two busy processors.
 const HIT_US_MAX: f64 = 2_000.0;
 /// Maximum factor by which the p99 of a loop that waits for the disk itself may be slower and still count as
 /// fast.

@@ -10,7 +10,7 @@ use super::{Client, InvalidReply};
 /// Maximum bytes of a response's head.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 
-/// HTTP/1.1 client without pipelining, as servers of today expect it.
+/// HTTP/1.1 client that sends one request at a time on its connection, without pipelining.
 pub(in super::super) struct Http {
     request: Vec<u8>,
     state: State,

@@ -38,7 +38,7 @@ pub(in super::super) struct Http2 {
     /// Field blocks of the first request, whose fields the server enters in its table, and of the later ones.
     first: Vec<u8>,
     later: Vec<u8>,
-    /// Size of the entries that the first request makes, as counted by RFC 7541 §4.1.
+    /// Size of the dynamic-table entries that the first request creates, computed as in RFC 7541 §4.1.
     table_bytes: usize,
     /// Number of the next stream.
     next: u32,
@@ -82,7 +82,7 @@ impl Http2 {
         let mut later = first.clone();
         for (place, (name, value)) in fields.into_iter().enumerate() {
             hpack::entered_field(&mut first, name, value, Strings::Plain);
-            // After the 61 entries of the static table, the last entered field comes first.
+            // The dynamic table follows the 61 entries of the static table, the newest entry first.
             hpack::reference(&mut later, 61 + fields.len() - place);
         }
         let table_bytes = fields.iter().map(|(name, value)| name.len() + value.len() + FIELD_OVERHEAD).sum();
@@ -372,7 +372,7 @@ mod tests {
         let mut trailers = Vec::new();
         hpack::field(&mut trailers, b"x-sum", b"1", Strings::Plain);
         frame::headers(&mut bytes, 1, &trailers, true, FRAME_BYTES_MIN);
-        // The end is in an empty DATA frame of its own.
+        // END_STREAM is in a separate, empty DATA frame.
         answer(&mut bytes, 7, 200, 20, false);
         bytes.extend_from_slice(&frame::data_header(7, 0, true));
         for cut in 0..=bytes.len() {

@@ -13,7 +13,7 @@ const PARTIAL_BYTES_MAX: usize = 2 << 20;
 /// Maximum number of messages under way on a connection.
 const DEPTH: usize = 64 << 10;
 
-/// Client that publishes to a subject to which it alone is subscribed; a message that comes back is an
+/// Client that publishes to a subject to which only it is subscribed; each message that comes back is an
 /// answer.
 #[derive(Debug)]
 pub(in super::super) struct Nats {

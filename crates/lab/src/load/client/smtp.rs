@@ -23,11 +23,12 @@ enum State {
     Greeting,
     Hello,
     Idle,
-    /// Waits for the reply to this one of the three commands; without pipelining the next is sent then.
+    /// Waits for the reply to the command at this index of `commands`. Without pipelining, the next command
+    /// is sent after the reply.
     Command(usize),
     /// Waits for the reply to the mail.
     Mail,
-    /// A command was refused: waits for the reply to RSET, and for this many replies before it.
+    /// A command was refused: waits for this many replies, and then for the reply to RSET.
     Reset(usize),
 }
 

@@ -46,9 +46,9 @@ use crate::{
     },
 };
 
-/// Largest page size, as in Mailinator.
-const LIMIT: usize = 50;
 /// Default page size, as in Mailinator.
+const LIMIT: usize = 50;
+/// Largest page size, as in Mailinator.
 const LIMIT_MAX: usize = 99;
 /// Approximate size of a mail in a list as JSON, used to preallocate the list.
 const ENTRY_BYTES: usize = 512;
@@ -155,11 +155,11 @@ pub(super) fn routes<M: Mailboxes>(routes: Routes<M>) -> Routes<M> {
         .get(&of_domain("/rules"), rules, ("The rules of a domain; there are none.", ""))
         .get("/api/v2/team", team::<M>, ("The operator, in Mailinator's format.", ""))
         .get("/api/v2/team/stats", stats::<M>, ("Mails accepted.", ""))
-        // Operations for the owner of a domain.
+        // Operations of a domain's owner, which do not exist here and return an error.
         .unlisted(POST, DOMAIN, not_done)
         .unlisted(DELETE, DOMAIN, not_done)
         .unlisted(POST, &of_domain("/rules"), not_done)
-        // Paths that Mailinator's clients write with a slash at the end, or with another word.
+        // Variants of the paths that Mailinator's clients use: a trailing slash, or another word.
         .unlisted(POST, INBOX, inject::<M>)
         .unlisted(GET, &of_domain("/"), domain::<M>)
         .unlisted(GET, &of_domain("/rules/"), rules)
@@ -170,7 +170,7 @@ pub(super) fn routes<M: Mailboxes>(routes: Routes<M>) -> Routes<M> {
         .unlisted(GET, "/api/v2/teaminfo", team::<M>)
 }
 
-/// The domain, and the inbox if given, of a path; requests that may not see them are refused.
+/// Domain and optional inbox of a path. A request without access to them is refused.
 struct PathScope(Scope);
 
 impl<M: Mailboxes> FromRequestParts<Arc<App<M>>> for PathScope {

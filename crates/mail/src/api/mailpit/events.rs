@@ -41,7 +41,7 @@ async fn event<M: Mailboxes>(
 ) -> Option<String> {
     Some(match told {
         LiveEvent::Arrived(summary) => {
-            // The mail is gone again, or the store fails: no event is sent.
+            // No event is sent if the mail was deleted meanwhile or the store fails.
             let gist = app.gist(client, &summary).await.ok().flatten()?;
             let mut event = b"{\"Type\":\"new\",\"Data\":".to_vec();
             item(&app, &scope, &summary, &gist, &mut event).ok()?;

@@ -52,9 +52,9 @@ use crate::{
 
 /// Default page size, as in Mailpit.
 const LIMIT: usize = 50;
-/// Most mails of one list.
+/// Maximum number of mails in one list.
 const LIMIT_MAX: usize = 500;
-/// Most mails that one request may change.
+/// Maximum number of mails that one request may change.
 const IDS_MAX: usize = 10_000;
 
 pub(super) fn routes<M: Mailboxes>(before: Routes<M>) -> Routes<M> {
@@ -205,7 +205,7 @@ async fn all_found<M: Mailboxes>(
     Ok(found.mails)
 }
 
-/// Builds a list; `matching` and `whole` are counts of mails and of unread ones.
+/// Builds a list; `matching` and `whole` each have a number of mails and a number of unread mails.
 async fn answer<M: Mailboxes>(
     app: &Arc<App<M>>,
     client: Client,

@@ -18,9 +18,9 @@ use crate::{
     web::serve::{answer::Fault, app::App, client::Client, request_body::ChargedBody, scope::RequestScope},
 };
 
-/// Largest request of a submitted mail, base64 included.
+/// Largest request body that submits a mail, base64 included.
 const SEND_BYTES_MAX: usize = 32 * 1024 * 1024;
-/// Most recipients of one mail.
+/// Maximum number of recipients of one mail.
 const RECIPIENTS_MAX: usize = 1000;
 
 #[derive(Deserialize)]
@@ -76,7 +76,7 @@ pub(super) async fn send<M: Mailboxes>(
     Extension(httpd::Client(peer)): Extension<httpd::Client>,
     ChargedBody { bytes, mut held }: ChargedBody<SEND_BYTES_MAX>,
 ) -> Result<Json<Value>, Fault> {
-    // The mail built from the body is as large, and for a while exists twice.
+    // The mail built from the request is about as large and is in memory twice for a while.
     held.grow(2 * bytes.len() as u64)?;
     let name = app.request_name();
     let made = app.large(client, bytes.len(), move |_| letter(&bytes, &scope, &name)).await?;
@@ -84,7 +84,7 @@ pub(super) async fn send<M: Mailboxes>(
     let names = app.marks.names(&tags)?;
     let ids = app.mailboxes.deliver(peer, &from, &recipients, &raw).await?;
     if !names.is_empty() {
-        // Each inbox has its own entry; mails that are gone again are skipped.
+        // Each inbox has its own entry; mails that were deleted meanwhile are skipped.
         app.set_tags(client, &app.mailboxes.find(&Scope::All, &ids).await?, &names).await?;
     }
     Ok(Json(json!({ "ID": ids.first().map(ToString::to_string).unwrap_or_default() })))

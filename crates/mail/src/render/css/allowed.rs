@@ -1,6 +1,6 @@
-//! The CSS functions, properties and at-rules that are let through, and those that are not.
+//! CSS functions, properties and at-rules that are allowed, and those that are removed.
 
-/// Functions that name pictures; all but `url` become `none`.
+/// Functions that name an image; all of them but `url` become `none`.
 pub(super) const PICTURES: &[&str] = &[
     "url",
     "src",
@@ -105,18 +105,18 @@ pub(super) const FUNCTIONS: &[&str] = &[
 /// Shape functions, which take lengths.
 pub(super) const SHAPES: &[&str] = &["rect", "inset", "circle", "ellipse", "polygon", "path", "alpha"];
 
-/// Properties that ran code in some older browser.
+/// Properties that executed code in some older browsers.
 pub(super) const RUNNING: &[&str] = &["behavior", "-ms-behavior", "-moz-binding"];
 
 /// At-rules that contain rules.
 pub(super) const WITH_RULES: &[&str] =
     &["media", "supports", "layer", "container", "scope", "starting-style"];
 pub(super) const KEYFRAMES: &[&str] = &["keyframes", "-webkit-keyframes", "-moz-keyframes", "-o-keyframes"];
-/// At-rules that have no effect in a frame, and are removed without being counted.
+/// At-rules without an effect in a frame; their removal is not counted.
 pub(super) const IDLE: &[&str] =
     &["charset", "namespace", "viewport", "-ms-viewport", "-o-viewport", "page", "-moz-document"];
 
-/// Pseudo-classes and pseudo-elements that match by the document alone, not by the reader's actions.
+/// Pseudo-classes and pseudo-elements that depend only on the document, not on the reader's actions.
 pub(super) const OF_THE_DOCUMENT: &[&str] = &[
     "root",
     "empty",

@@ -1,17 +1,17 @@
-//! Limits on a mail's CSS, and the name of the one that was reached.
+//! Limits on a mail's CSS, and the enum that names the limit reached.
 
-/// Most bytes of a mail's style sheets that are read.
+/// Maximum number of bytes of a mail's style sheets that are read.
 pub(crate) const CSS_BYTES_MAX: usize = 256 * 1024;
-/// Most rules of a mail's style sheets, nested ones included.
+/// Maximum number of rules in a mail's style sheets, nested ones included.
 pub(crate) const CSS_RULES_MAX: usize = 5_000;
-/// Most selectors of one rule.
+/// Maximum number of selectors of one rule.
 pub(crate) const CSS_SELECTORS_MAX: usize = 256;
-/// Most declarations of a mail's style sheets.
+/// Maximum number of declarations in a mail's style sheets.
 pub(crate) const CSS_DECLARATIONS_MAX: usize = 20_000;
 /// Deepest nesting of blocks, brackets and functions.
 pub(crate) const CSS_DEPTH_MAX: u8 = 32;
 
-/// `style` attributes that are cached, and the longest that is.
+/// Maximum number of `style` attributes in the cache, and maximum length of a cached attribute.
 pub(super) const WRITTEN_MAX: usize = 64;
 pub(super) const WRITTEN_BYTES_MAX: usize = 512;
 

@@ -5,13 +5,13 @@
 //!  text ─▶ cssparser's tokens and rules ─▶ judged one by one ─▶ the same tokens, serialised: out
 //!                                              └▶ RemovedCounts, remote items, dark rules
 //! ```
-//! The output consists of the judged tokens: no byte of the source is copied, so an escape, a comment or an
+//! The output consists of allowed tokens: no byte of the source is copied, so an escape, a comment or an
 //! unclosed block cannot mean something else to the browser. Pictures of the mail itself stay. Remote
-//! pictures become `none`, so that the colour beside them stays, until the reader asks for remote pictures:
-//! then they load, as an `<img>` does. A declaration is removed if it ran code in some older browser, or if
-//! it calls a function that is not listed, as it is unknown what will fetch in future browsers. Selectors
-//! stay, whatever they match; pictures of a rule that depends on the reader's actions (`:hover`, `:visited`)
-//! are always `none`. No `<` that could end the element is written.
+//! pictures become `none`, which keeps the colour in the same declaration, until the reader asks for remote
+//! pictures; then they load like those of an `<img>`. A declaration is removed if it ran code in some older
+//! browser, or if it calls a function that is not listed, because such a function might fetch in a future
+//! browser. Selectors stay, whatever they match; pictures of a rule that depends on the reader's actions
+//! (`:hover`, `:visited`) are always `none`. No `<` that could end the element is written.
 //!
 //! All limits apply to all sheets of a mail together.
 
@@ -107,7 +107,7 @@ impl<'a> Css<'a> {
         Some(out)
     }
 
-    /// Sanitizes the value of a `style` attribute; `None` if nothing of it is left.
+    /// Sanitizes the value of a `style` attribute; `None` if nothing remains.
     pub(super) fn attribute<'s>(&mut self, text: &'s str) -> Option<Cow<'s, str>> {
         if text.bytes().all(is_plain) {
             return (!text.is_empty()).then_some(Cow::Borrowed(text));
@@ -147,9 +147,9 @@ fn trim(out: &mut String, begin: usize) {
     out.truncate(end);
 }
 
-/// Returns whether a byte is harmless: declarations made of such bytes can name a colour, a length or a word,
-/// and cannot fetch, as there are no brackets, escapes or comments. Most `style` attributes have no other
-/// bytes.
+/// Returns whether a byte is harmless. Declarations of such bytes can contain colours, lengths and words, but
+/// cannot fetch, as there are no brackets, escapes or comments. Most `style` attributes consist of such bytes
+/// only.
 fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric()
         || matches!(byte, b' ' | b'-' | b'_' | b':' | b';' | b',' | b'.' | b'#' | b'%' | b'!')
@@ -163,7 +163,7 @@ pub(super) fn is_simple(name: &str) -> bool {
         && letters.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
 }
 
-/// Context in which rules stand.
+/// Context in which a rule appears.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RuleContext {
     /// A style sheet, or a rule that contains rules.
@@ -188,12 +188,12 @@ struct Rules<'r, 'a> {
     place: RuleContext,
     /// Number of open blocks, brackets and functions.
     depth: u8,
-    /// True if the declarations here depend on the reader's actions: loading their pictures would tell the
-    /// sender of these.
+    /// True if the declarations here depend on the reader's actions: loading their pictures would reveal
+    /// these actions to the sender.
     acts: bool,
 }
 
-/// Kind of an at-rule whose name and condition are written.
+/// Kind of an at-rule whose name and condition have already been written.
 enum AtRuleKind {
     Statement,
     Rules {
@@ -270,8 +270,8 @@ impl Rules<'_, '_> {
         Ok(())
     }
 
-    /// Writes a token with its content. Returns its type for the separator from the next token, if that
-    /// differs from its own.
+    /// Writes a token with its content. Returns the token type that decides on a separator before the next
+    /// token, if it is not the token's own.
     fn token<'i>(
         &mut self,
         input: &mut Parser<'i>,
@@ -288,7 +288,7 @@ impl Rules<'_, '_> {
             }
             Token::Function(name) if is_one_of(name, PICTURES) => {
                 let is_url = name.eq_ignore_ascii_case("url");
-                // With any further arguments the URL is dropped.
+                // A URL with further arguments is dropped.
                 let url = input.parse_nested_block(|input| {
                     let url = input.expect_string_cloned().map(|url| url.to_string()).unwrap_or_default();
                     let alone = is_url && input.is_exhausted();
@@ -343,7 +343,7 @@ impl Rules<'_, '_> {
         Ok(None)
     }
 
-    /// Writes the content of round brackets, with them. A condition on the colour scheme is decided here,
+    /// Writes a pair of round brackets and its content. A condition on the colour scheme is decided here,
     /// because the reader chooses the scheme of the frame, not the system.
     fn bracket<'i>(&mut self, input: &mut Parser<'i>, kind: TokenContext) -> Result<(), Fault<'i>> {
         if kind == TokenContext::Media
@@ -388,9 +388,9 @@ impl Rules<'_, '_> {
         }
     }
 
-    /// Writes a URL that a browser would fetch: a picture of the mail stays, under our path. Remote ones are
-    /// `none` before the reader asks for them, and always where the fetch would depend on the reader's
-    /// actions.
+    /// Writes a URL that a browser would fetch: a picture of the mail stays, under our path. A remote picture
+    /// is `none` until the reader asks for remote content, and always if the fetch would depend on the
+    /// reader's actions.
     fn fetched<'i>(&mut self, url: &str, kind: TokenContext) -> Result<(), Fault<'i>> {
         if kind != TokenContext::Value {
             return Err(ParseError::custom(()));
@@ -476,7 +476,7 @@ impl<'i> DeclarationParser<'i> for Rules<'_, '_> {
         self.acts |= is_variable;
         let copied = self.copy(input, TokenContext::Value);
         self.acts = outer;
-        // However many values were removed, one declaration was changed.
+        // One declaration counts once, even if several of its values were removed.
         self.css.taken.styles = self.css.taken.styles.min(taken.styles + 1);
         match &copied {
             Ok(()) => {
@@ -493,7 +493,7 @@ impl<'i> DeclarationParser<'i> for Rules<'_, '_> {
 }
 
 impl<'i> QualifiedRuleParser<'i> for Rules<'_, '_> {
-    /// True if the rule matches by the reader's actions.
+    /// True if the rule's selectors depend on the reader's actions.
     type Prelude = bool;
     type QualifiedRule = ();
     type Error = ();
@@ -505,7 +505,7 @@ impl<'i> QualifiedRuleParser<'i> for Rules<'_, '_> {
         if self.out.len() == begin {
             return Err(ParseError::custom(()));
         }
-        // Commas within strings and brackets are counted, too.
+        // Commas within strings and brackets also count.
         if self.out[begin..].bytes().filter(|&byte| byte == b',').count() >= CSS_SELECTORS_MAX {
             self.css.record_limit(CssLimit::Selectors);
             return Err(ParseError::custom(()));
@@ -520,7 +520,7 @@ impl<'i> QualifiedRuleParser<'i> for Rules<'_, '_> {
 }
 
 impl Rules<'_, '_> {
-    /// Writes selectors; returns whether they match by the reader's actions.
+    /// Writes selectors; returns whether they depend on the reader's actions.
     fn selectors<'i>(&mut self, input: &mut Parser<'i>) -> Result<bool, Fault<'i>> {
         let outer = std::mem::take(&mut self.acts);
         let copied = self.copy(input, TokenContext::Selectors);
@@ -570,7 +570,7 @@ impl<'i> AtRuleParser<'i> for Rules<'_, '_> {
         input.skip_whitespace();
         let begin = self.out.len();
         self.copy(input, TokenContext::Media)?;
-        // An animation may start on hover, and a scope is given by selectors.
+        // An animation may start on hover, and `@scope` is followed by selectors.
         let acts = place == RuleContext::Keyframes || (is_scope && self.out[begin..].contains(':'));
         Ok(if is_layer && self.place == RuleContext::Sheet {
             AtRuleKind::Statement

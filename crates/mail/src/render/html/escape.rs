@@ -1,6 +1,6 @@
-//! Text as HTML: characters that mean something to a browser are escaped.
+//! Conversion of text to HTML: characters with a meaning in HTML are escaped.
 
-/// Our own head content, before that of the mail. With `prefers-reduced-motion` nothing moves.
+/// Our own head content, which precedes the mail's head content. With `prefers-reduced-motion` nothing moves.
 pub(super) const HEAD: &str = "<meta charset=\"utf-8\"><meta name=\"referrer\" content=\"no-referrer\"><base target=\"_blank\"><style>\
     html{color-scheme:light}\
     @media (prefers-reduced-motion:reduce){*{animation:none!important;transition:none!important}}</style>";
@@ -43,10 +43,11 @@ pub(super) fn escape_text(text: &str, html: &mut String) {
     html.push_str(rest);
 }
 
-/// Escapes a value in double quotes. Angle brackets are harmless there, and escaped for less careful parsers.
+/// Escapes a value in double quotes. Angle brackets are harmless there, but are escaped for less careful
+/// parsers.
 pub(super) fn escape_value(value: &str, html: &mut String) {
     let special = |byte: &u8| matches!(byte, b'&' | b'<' | b'>' | b'"');
-    // Most values need no escapes. A fold without an early exit is vectorised.
+    // Most values need no escapes. A fold without an early exit is vectorized.
     if !value.as_bytes().iter().fold(false, |any, byte| any | special(byte)) {
         html.push_str(value);
         return;

@@ -1,19 +1,17 @@
-//! Sanitizer of a mail's HTML: shows it as it was sent, made harmless.
+//! Sanitizer of a mail's HTML: shows the mail as it was sent, without anything harmful.
 //!
 //! ```text
 //!  source ─▶ tree (the browser's own rules, within bounds) ─▶ a walk: each node kept, unwrapped or dropped ─▶ a document
 //!                                                               ├▶ css: style sheets and attributes
 //!                                                               └▶ sources: pictures
 //! ```
-//! There are three defences, each of which is enough alone:
+//! There are three defences, each of which is sufficient on its own:
 //! - only listed elements and attributes are written, and every `<` of the document opens or closes a
-//!   listed element: texts
-//!   and values are escaped, and a `<` in a style sheet is followed by a blank. So however a browser reads the document,
-//!   there are no other elements and attributes in it;
+//!   listed element: texts and values are escaped, and a `<` in a style sheet is followed by a blank. No browser can
+//!   therefore find other elements or attributes in the document;
 //! - the frame that shows the document is sandboxed and runs no scripts;
-//! - the frame's Content-Security-Policy allows it to fetch nothing but the mail's own pictures, or,
-//!   after the reader asked
-//!   for remote content, pictures only.
+//! - the frame's Content-Security-Policy allows it to fetch only the mail's own pictures, or only pictures
+//!   after the reader asked for remote content.
 
 mod escape;
 #[cfg(test)]
@@ -35,15 +33,15 @@ use super::{
     tree::{Content, Id, Step, Tree},
 };
 
-/// Bytes of HTML that are sanitized and shown, from its beginning.
+/// Maximum number of bytes at the beginning of the HTML that are sanitized and shown.
 pub const HTML_BYTES_MAX: usize = 2 * 1024 * 1024;
-/// Hosts that are named as sources of blocked content; further ones are only counted.
+/// Maximum number of hosts that are named as sources of blocked content; further ones are only counted.
 const HOSTS_MAX: usize = 20;
 /// Largest width or height, in pixels, of the box drawn in place of a picture.
 const BOX_PIXELS_MAX: u32 = 4_000;
-/// Bytes of alternative text drawn in a box.
+/// Maximum number of bytes of alternative text drawn in a box.
 const BOX_WORDS_BYTES_MAX: usize = 120;
-/// Bytes of all boxes drawn for a mail; further ones are not drawn.
+/// Maximum total size of the boxes drawn for a mail, in bytes; further ones are not drawn.
 const BOXES_BYTES_MAX: usize = 256 * 1024;
 
 /// Steps charged for a node in addition to its bytes.
@@ -52,8 +50,8 @@ const STEPS_A_NODE: usize = 16;
 /// Permission for the frame to fetch remote content of the mail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum RemoteContent {
-    /// Nothing is fetched before the reader asks: a fetched image tells the sender that and where the mail
-    /// was read.
+    /// Nothing is fetched before the reader asks: a fetched image reveals to the sender that the mail was
+    /// read, and where.
     #[default]
     Blocked,
     /// The reader asked for remote content.
@@ -112,7 +110,7 @@ pub struct RemovedCounts {
 }
 
 impl RemovedCounts {
-    /// Lists the counts above zero in words: "2 scripts", "1 form".
+    /// Lists the nonzero counts in words: "2 scripts", "1 form".
     #[must_use]
     pub fn in_words(&self) -> Vec<String> {
         let counted = [
@@ -167,7 +165,7 @@ impl SanitizedHtml {
     }
 }
 
-/// Added in dark mode if the mail has no dark rules: inverts all colours, and pictures once more.
+/// Added in dark mode if the mail has no dark rules: inverts all colours, and inverts pictures back.
 const TURNED: &str = "<style>html{background:#fff;filter:invert(1) hue-rotate(180deg)}\
     img:not([blocked]){filter:invert(1) hue-rotate(180deg)}</style>";
 /// Added in dark mode if the mail has dark rules.
@@ -194,7 +192,7 @@ pub fn clean(
 /// Writer of the sanitized document.
 struct Writer<'a> {
     out: String,
-    /// End of our own head content, where text is inserted that is only known at the end.
+    /// End of our own head content, where text that is known only after the walk is inserted.
     head_end: usize,
     css: Css<'a>,
     sources: &'a Sources,
@@ -239,7 +237,7 @@ impl<'a> Writer<'a> {
     }
 
     fn write(&mut self, tree: &Tree, until: &StepLimit) -> Result<(), HtmlLimit> {
-        // The quirks mode affects line heights and inheritance into tables, so it is kept as sent.
+        // Quirks mode affects line heights and inheritance into tables, so the mode is kept as sent.
         self.out.push_str(match tree.quirks {
             QuirksMode::NoQuirks => "<!doctype html>",
             QuirksMode::LimitedQuirks => {
@@ -397,14 +395,14 @@ impl<'a> Writer<'a> {
 
     /// Writes a box in place of a picture that is not shown.
     fn quiet_box(&mut self, attributes: &[Attribute]) {
-        // The attribute is used nowhere else, neither by our pages nor by mails.
+        // Neither our pages nor mails use this attribute for anything else.
         self.out.push_str(" blocked=\"\"");
         let drawn = quiet_box(attributes);
         self.boxes_bytes += drawn.len();
         self.attribute("src", if self.boxes_bytes > BOXES_BYTES_MAX { "data:," } else { &drawn });
     }
 
-    /// Counts script attributes of an element that is not written itself.
+    /// Counts the script attributes of an element that is not written.
     fn running_attributes(&mut self, attributes: &[Attribute]) {
         self.taken.scripts += attributes.iter().filter(|own| own.name.local.starts_with("on")).count();
     }
@@ -525,9 +523,9 @@ pub fn is_image(content_type: &str) -> bool {
     )
 }
 
-/// Returns the type as which a part is shown where the mail uses it as a picture: its own, or for an unknown
-/// type the one that its file extension tells. An `<img>` shows an SVG without running scripts or fetching
-/// anything (SVG 2, 2.5).
+/// Returns the media type under which a part is served when the mail uses it as a picture: the part's own
+/// type or, if that is unknown, the type of its file extension. An `<img>` shows an SVG without running
+/// scripts or fetching anything (SVG 2, 2.5).
 pub(crate) fn picture_type(attachment: &super::Attachment) -> Option<&str> {
     match &*attachment.content_type {
         kind if is_image(kind) || kind == "image/svg+xml" => Some(kind),
@@ -557,14 +555,14 @@ pub(super) fn pictures<'a>(
     let path = |attachment: &super::Attachment| {
         let name =
             percent_encoding::utf8_percent_encode(&attachment.filename, percent_encoding::NON_ALPHANUMERIC);
-        // A browser shows a picture only if it is sent with a picture's type.
+        // A browser shows a picture only if it is sent with an image type.
         let as_picture = if is_image(&attachment.content_type) { "" } else { "?picture=1" };
         format!("{below}/{}/{name}{as_picture}", attachment.part)
     };
     let mut pictures = HashMap::new();
     for attachment in named {
         if let Some(id) = &attachment.content_id {
-            // The first of several pictures with one Content-ID counts.
+            // The first of several pictures with the same Content-ID is used.
             pictures.entry(id.clone()).or_insert_with(|| path(attachment));
         }
     }

@@ -1,4 +1,4 @@
-//! Hostile mails: bombs and tricks stay harmless.
+//! Tests of hostile mails, which must be cheap to process and harmless to show.
 
 use super::super::{
     Notice,
@@ -9,7 +9,7 @@ use super::super::{
 use super::{body, clean, with};
 use std::{collections::HashMap, fmt::Write as _};
 
-/// Hostile mails are processed quickly; otherwise the test's time limit fails.
+/// Hostile mails are processed quickly; slow processing fails the test by its time limit.
 #[test]
 fn bombs_are_defused() {
     // A mail within a mail is not parsed, so any number of levels is cheap.
@@ -107,12 +107,13 @@ fn html_bombs_are_defused() {
         let said = clean(&source, RemoteContent::Blocked);
         assert_eq!((said.over, said.html.len()), (Some(over), 0), "{}", cut(&source, 40));
     }
-    // Content that is not allowed in a table is inserted before it, at a place that is found at once.
+    // Content that is not allowed in a table is inserted before the table, at a position that is found
+    // immediately.
     let before = clean(&format!("<table>{}", "<b></b>".repeat(9_000)), RemoteContent::Blocked);
     assert_eq!((before.over, before.html.matches("<b>").count()), (None, 9_000));
 }
 
-/// When the client is gone, running work ends, and no further work begins.
+/// When the client disconnects, running work ends and no further work begins.
 #[test]
 fn a_render_ends_when_it_is_enough() {
     let asked = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
@@ -138,8 +139,8 @@ pub(super) fn tricks() -> Vec<String> {
     serde_json::from_str(include_str!("../../../../../tests/browser/tricks.json")).unwrap()
 }
 
-/// Asserts that HTML contains no element, attribute or URL that runs or fetches, by an independent reading of
-/// the output.
+/// Asserts that HTML contains no element, attribute or URL that runs or fetches, with a reader of its own,
+/// independent of the sanitizer.
 pub(in crate::render) fn assert_harmless(html: &str, source: &str) {
     let lower = html.to_ascii_lowercase();
     let mut rest = &*lower;
@@ -210,7 +211,7 @@ pub(in crate::render) fn assert_harmless(html: &str, source: &str) {
                 "{source}\n=> {html}"
             );
             if attribute == "style" {
-                // Words that are no URL may stay: `a:b//evil.test` fetches nothing.
+                // Text that is not a URL may stay: `a:b//evil.test` fetches nothing.
                 assert_quiet(&value.replace("&quot;", "\"").replace("&amp;", "&"), source);
             }
             if matches!(attribute, "href" | "src" | "background" | "style") {
@@ -236,7 +237,8 @@ pub(in crate::render) fn assert_harmless(html: &str, source: &str) {
     }
 }
 
-/// Asserts that no style fetches; parses the CSS, as a search for words would find them in texts.
+/// Asserts that no style fetches anything. The CSS is parsed, because a search for keywords would also find
+/// them in plain text.
 fn assert_quiet(css: &str, source: &str) {
     fn look(input: &mut cssparser::Parser<'_>, source: &str) {
         while let Ok(token) = input.next().cloned() {

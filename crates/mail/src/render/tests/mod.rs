@@ -251,7 +251,7 @@ fn a_soft_break_before_a_boundary_takes_no_letters_with_it() {
     }
 }
 
-/// Mails of public bug reports that other programs read correctly; each was read wrongly here, or was
+/// Mails from public bug reports that other programs read correctly. Each was once read wrongly here, or was
 /// untested.
 #[test]
 fn mails_are_read_as_others_read_them() {
@@ -339,7 +339,7 @@ fn file_names_are_names() {
     }
 }
 
-/// Codes on one line as long as the searched text cost the same each, and the limit ends the search.
+/// Each code on a line as long as the searched text costs the same, and the step limit ends the search.
 #[test]
 fn codes_of_one_long_line_are_paid_for() {
     let line = "your code is 482913 ".repeat(3_000);
@@ -384,7 +384,7 @@ proptest! {
 
     #[test]
     fn no_mixture_of_tricks_survives(picks in proptest::collection::vec((any::<prop::sample::Index>(), 0usize..60), 1..8)) {
-        // Truncated pieces of hostile HTML, joined as they might surprise a filter.
+        // Truncated pieces of hostile HTML, joined in ways that could surprise a filter.
         let tricks = tricks();
         let mut source = String::new();
         for (trick, keep) in picks {

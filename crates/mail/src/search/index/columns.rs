@@ -2,31 +2,31 @@
 //!
 //! ```text
 //!            mail 0  1  2  3 …                      each gram of a mail sets two bits of its column
-//!   row 0       ▢  ▣  ▢  ▢       a query reads two rows a gram: a mail with all bits set may have the word,
+//!   row 0       ▢  ▣  ▢  ▢       a query reads two rows per gram: a mail with all bits set may have the word,
 //!   row 1       ▢  ▢  ▢  ▣       any other does not have it
 //!   …
 //! ```
 //! Each column is the Bloom filter of a mail; the filters are stored by row, so that a query reads a few rows
-//! instead of every filter. (The idea is that of bit-sliced signature files, Faloutsos and Christodoulakis
-//! 1984.) Mails with more text get more rows and go into other segments, so that no filter is too full; none
-//! takes more of the disk than [`DISK_SHARE_PERCENT`] of its mail.
+//! instead of every filter. (This is the design of bit-sliced signature files, Faloutsos and Christodoulakis
+//! 1984.) Mails with more text get more rows and go into other segments, so that no filter is too full. No
+//! filter takes more disk space than [`DISK_SHARE_PERCENT`] of its mail.
 
 use std::io;
 
 use crate::mailbox::mailboxes::MailId;
 
-/// Bytes of the bits of a segment; fewer in tests, which otherwise would never fill one.
+/// Size of a segment's bits in bytes; smaller in tests, which would otherwise never fill a segment.
 pub(super) const SHEET_BYTES: usize = if cfg!(test) { 512 << 10 } else { 2 << 20 };
-/// Number of bits that a gram sets.
+/// Number of bits that a gram sets in the column of its mail.
 const BITS_A_GRAM: usize = 2;
-/// Possible numbers of rows.
+/// Possible numbers of rows in a segment; a mail with more text needs more rows.
 pub(super) const HEIGHTS: [u32; 17] = [
     256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12_288, 16_384, 24_576, 32_768, 49_152,
     65_536,
 ];
-/// Most that a mail may take in the index, in percent of its size.
+/// Maximum size of a mail's index data, in percent of the size of the mail.
 const DISK_SHARE_PERCENT: u64 = 15;
-/// Bytes of a mail in a segment beside its bits: its key, and its part of the rows' checksums.
+/// Bytes of a mail in a segment in addition to its bits: its key, and its part of the rows' checksums.
 const BYTES_BESIDE: u64 = NAME_BYTES as u64 + 4;
 /// Bytes of a mail's key on the disk.
 pub(super) const NAME_BYTES: usize = 16;

@@ -1,18 +1,18 @@
-//! Trigrams of a folded text: three consecutive bytes, all of which a text must have that contains a given
+//! Trigrams of a folded text: sequences of three bytes. A text that contains a word has all grams of the
 //! word.
 //!
-//! Grams with a blank or a control character are left out, because texts are joined with these. So are grams
-//! that nearly every mail has (names of fields and months, and the commonest English ones), which tell
-//! nothing apart and would fill a third of the index. Queries leave out the same grams, so that nothing is
-//! missed.
+//! Grams with a blank or a control character are left out, because texts are joined with these. Grams that
+//! nearly every mail has (from names of fields and months, and the most common English ones) are left out,
+//! too: they do not distinguish mails and would fill a third of the index. Queries leave out the same grams,
+//! so that nothing is missed.
 
 /// Length of a gram.
 const GRAM_BYTES: usize = 3;
 /// Number of possible grams.
 const GRAMS: usize = 1 << 24;
-/// Most grams of a query that are looked up.
+/// Maximum number of grams that are looked up for a query.
 const ASKED_MAX: usize = 16;
-/// Folded text that nearly every mail has. A change of it requires a new version of the segments.
+/// Folded text that nearly every mail has. Changing it requires a new version of the segments.
 const COMMON: &str = "received: from localhost with esmtp esmtps smtp lmtp http id by for unknown ([127.0.0.1]) ([::1]) \
      date: mon, tue, wed, thu, fri, sat, sun, jan feb mar apr may jun jul aug sep oct nov dec 2025 2026 2027 2028 2029 \
      00:00 +0000 +0100 +0200 gmt utc from: to: cc: subject: message-id: reply-to: return-path: mime-version: 1.0 \

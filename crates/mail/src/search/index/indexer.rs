@@ -21,23 +21,24 @@ use crate::{
     web::serve::counters::Counter,
 };
 
-/// Mails indexed before the thread looks for other work.
+/// Number of mails indexed before the thread checks for other work.
 const BATCH: usize = 32;
-/// Mails that the store lists or looks up at a time.
+/// Number of mails that the store is asked for at a time.
 const ASKED_AT_ONCE: usize = 512;
-/// Arrivals a second beyond which the server counts as busy.
+/// Arrivals per second above which the server counts as busy.
 const RUSH: u64 = 50;
-/// While the server is busy the thread runs for 1/`RUSH_SHARE` of its time: receiving comes first.
+/// The indexer runs for only 1/`RUSH_SHARE` of the time while the server is busy, because receiving has
+/// priority.
 const RUSH_SHARE: u32 = 33;
 /// Interval at which the idle thread looks for something to do.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Pause after a segment could not be written to the disk.
+/// Pause after a failed attempt to write a segment to the disk.
 const REST: Duration = Duration::from_secs(60);
-/// Columns of deleted mails are cleaned up once this many mails are gone, and at least 1/`DEATHS_SHARE` of
-/// those indexed.
+/// Columns of deleted mails are cleaned up once at least this many mails, and at least 1/`DEATHS_SHARE` of
+/// the indexed mails, are deleted.
 const DEATHS_MIN: u64 = 256;
 const DEATHS_SHARE: u64 = 10;
-/// A segment of which less than this many eighths is live is rewritten.
+/// A segment is rewritten if fewer than this many eighths of its mails still exist.
 const LIVE_EIGHTHS: usize = 7;
 
 /// Starts the thread. It ends when the server stops, and then writes what it has indexed.
@@ -63,14 +64,14 @@ pub(crate) fn start<M: Mailboxes>(
     })
 }
 
-/// A segment to be merged, with its live columns: too few of its columns are live, or it is small.
+/// A segment to be merged, with its live columns: it has too few live columns, or it is small.
 type SparseSegment = (Arc<IndexSegment>, Vec<(usize, MailKey)>);
 
 struct Indexer<M> {
     index: Arc<Index>,
     mailboxes: M,
     stopping: watch::Receiver<bool>,
-    /// Receiver that wakes the thread; [`super::State::hear`] processes the events themselves.
+    /// Receiver that wakes the thread; [`super::State::apply_events`] processes the events themselves.
     waking: Receiver<Event>,
     finder: Finder,
     /// Time at which arrivals were last counted.
@@ -108,7 +109,7 @@ impl<M: Mailboxes> Indexer<M> {
     }
 
     async fn work(&mut self) {
-        // Mails may be gone since the last start, and segments half empty.
+        // Since the last stop, mails may have been deleted, and segments may have become sparse.
         let mut is_to_be_swept = true;
         while !*self.stopping.borrow() {
             self.apply_events();
@@ -153,7 +154,7 @@ impl<M: Mailboxes> Indexer<M> {
             woken = tokio::time::timeout(LOOK_EVERY, self.waking.recv()) => woken,
             _ = stopping.wait_for(|stop| *stop) => return,
         };
-        // The server is gone; the stop signal tells the same.
+        // The server is gone, as the stop signal will also report.
         if let Ok(Err(RecvError::Closed)) = woken {
             self.pause(LOOK_EVERY).await;
         }
@@ -193,7 +194,7 @@ impl<M: Mailboxes> Indexer<M> {
             known.extend(filling.chain(&state.pending).chain(&state.working).map(|name| name.id));
         }
         known.sort_unstable();
-        // Some may already have been indexed again before a stop.
+        // Some outdated mails may have been indexed again before the last stop.
         outdated.retain(|name| known.binary_search(&name.id).is_err());
         outdated.sort_unstable();
         outdated.dedup();
@@ -215,13 +216,13 @@ impl<M: Mailboxes> Indexer<M> {
             from = next;
         }
         let mut state = self.index.state();
-        // Removes mails that were both reported and found.
+        // Removes the duplicates of mails that were both reported and found.
         let mut pending: Vec<MailKey> = std::mem::take(&mut state.pending).into();
         pending.sort_unstable();
         pending.dedup();
         state.pending = pending.into();
         state.is_complete = state.pending.len() < PENDING_MAX;
-        // The newest mails are searched most. The rest is found when these are done.
+        // The newest mails are searched most often. The others are found once these are indexed.
         let room = PENDING_MAX - state.pending.len().min(PENDING_MAX);
         state.is_outdated_cut = outdated.len() > room;
         state.outdated = outdated.into_iter().rev().take(room).collect();
@@ -246,7 +247,7 @@ impl<M: Mailboxes> Indexer<M> {
             let read = self.mailboxes.mail_into(&Scope::All, name.id, ()).await;
             match read {
                 Ok(Some((mail, ()))) => self.index_mail(name, &mail),
-                // Gone meanwhile, or damaged: a search could not read it either.
+                // The mail was deleted meanwhile, or is damaged; a search could not read it either.
                 Ok(None) => {}
                 Err(error) => {
                     tracing::debug!(%error, "cannot read a mail for the search index");
@@ -264,7 +265,8 @@ impl<M: Mailboxes> Indexer<M> {
     }
 
     /// Removes the segments of the previous version once all their mails are indexed again; returns whether
-    /// there were any. New segments are written first, so that the disk always has one of the two.
+    /// there were any. The new segments are written first, so that each mail is always in a segment on the
+    /// disk.
     fn drop_outdated(&mut self) -> bool {
         if !self.index.state().sheets.iter().any(|sheet| sheet.is_outdated()) {
             return false;
@@ -276,7 +278,7 @@ impl<M: Mailboxes> Indexer<M> {
             return false;
         }
         if state.is_outdated_cut {
-            // The next comparison with the store finds the rest of them.
+            // The next comparison with the store finds the remaining outdated mails.
             state.is_complete = false;
             return true;
         }

@@ -11,13 +11,13 @@
 //! candidates. Without an index, or if it cannot answer, a search walks all mails, as in a small store.
 //!
 //! Segments of the previous version, for which text was extracted in another way, are used until their mails
-//! are indexed again, after all that is pending; then they are removed. Meanwhile a search may miss what the
+//! are indexed again, after all pending mails; then they are removed. Meanwhile a search may miss what the
 //! previous version missed.
 //!
-//! *Which memory:* at most [`columns::HEIGHTS`] segments of [`columns::SHEET_BYTES`], 16 bytes for each
-//! pending or outdated mail (at most [`PENDING_MAX`] of both), and the mail being read. *Who writes:* its
-//! thread, of low priority; it holds the lock for moments. *What it takes of the disk:* 15% of the mails at
-//! most ([`columns::height_for`]). The bytes are in `docs/formats/mail-index.md`, the reasons in
+//! *Memory:* at most [`columns::HEIGHTS`] segments of [`columns::SHEET_BYTES`], 16 bytes for each pending or
+//! outdated mail (at most [`PENDING_MAX`] of both), and the mail being read. *Writer:* the indexer's thread,
+//! which has low priority and holds the lock only briefly. *Disk space:* at most 15% of the size of the mails
+//! ([`columns::height_for`]). The format is described in `docs/formats/mail-index.md`, the reasons in
 //! `docs/decisions/055-search-index.md`.
 #![expect(
     clippy::disallowed_types,
@@ -51,8 +51,8 @@ use crate::{
     search::{self, Candidates},
 };
 
-/// Mails that may wait to be indexed. Beyond, the indexer compares the index with the store later, and
-/// searches walk until then.
+/// Maximum number of mails that wait to be indexed. If there are more, the indexer compares the index with
+/// the store later, and searches walk all mails until then.
 const PENDING_MAX: usize = 1 << 21;
 /// File extension of segments.
 const SHEET: &str = "sheet";
@@ -60,16 +60,16 @@ const SHEET: &str = "sheet";
 /// Location of the index of a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IndexLocation {
-    /// Directory of the index alone; created if missing.
+    /// Directory used only by the index; created if missing.
     pub directory: PathBuf,
     /// Number that identifies the store: segments of another store are rejected.
     pub store: u32,
-    /// Stored mails below which nothing is indexed: a search then opens all of them.
+    /// Number of stored mails below which nothing is indexed: a search then opens all of them.
     pub mails_min: u64,
 }
 
 impl IndexLocation {
-    /// Location of an index that is used once there are more mails than one search may open.
+    /// Creates the location of an index that is used once there are more mails than one search may open.
     #[must_use]
     pub fn new(directory: PathBuf, store: u32) -> Self {
         Self { directory, store, mails_min: search::OPENED_MAX as u64 }
@@ -89,14 +89,14 @@ pub(crate) struct Index {
 
 #[derive(Debug, Default)]
 struct State {
-    /// True if each stored mail is in one of the fields below: then a mail that is no candidate does not
-    /// match.
+    /// True if each stored mail is in one of the fields below: only then does a mail that is not a candidate
+    /// not match.
     is_complete: bool,
     /// Mails to be indexed, oldest first.
     pending: VecDeque<MailKey>,
-    /// Mails to be indexed again; until then outdated segments answer for them.
+    /// Mails to be indexed again; until then searches use their outdated segments.
     outdated: VecDeque<MailKey>,
-    /// True if there are more outdated mails than `outdated` has room for.
+    /// True if `outdated` has no room for all outdated mails.
     is_outdated_cut: bool,
     /// Mails that the indexer is reading.
     working: Vec<MailKey>,
@@ -161,7 +161,7 @@ impl Index {
                     }
                     state.sheets.push(Arc::new(sheet));
                 }
-                // Unfinished files of a crash.
+                // Unfinished files left by a crash.
                 _ if number.is_some() && !is_sheet => _ = fs::remove_file(&path),
                 _ if number.is_none() => {}
                 Err(SegmentFault::Io(error)) => return Err(error),
@@ -193,8 +193,8 @@ impl Index {
     }
 
     /// Returns up to `most` mails that may have all of these folded words, after position `after` if that is
-    /// given; `None` if the index cannot tell. `fresh` are mails that arrived a moment ago, whose events may
-    /// not have come yet. Reads the disk.
+    /// given; `None` if the index cannot answer. `fresh` are mails that arrived a moment ago and whose events
+    /// may not have been received yet. The function reads from the disk.
     pub(crate) fn candidates<'a>(
         &self,
         words: impl Iterator<Item = &'a str>,
@@ -239,8 +239,8 @@ impl Index {
         Some(found.finish())
     }
 
-    /// Drops a segment that cannot be read, and queues its mails to be indexed again. Returns `None` if its
-    /// keys cannot be read either: then the indexer compares the index with the store.
+    /// Drops a segment that cannot be read, and queues its mails to be indexed again. Returns `None` if the
+    /// keys in the segment cannot be read either; the indexer then compares the index with the store.
     fn set_aside(&self, sheet: &Arc<IndexSegment>, why: &io::Error) -> Option<Vec<MailKey>> {
         self.counters.add(Counter::IndexDamaged, 1);
         tracing::warn!(file = %sheet.path().display(), "rebuilding a search index segment: {why}");

@@ -6,9 +6,9 @@
 //!     mails: time of arrival 8, ID 8; then a checksum 4
 //! ```
 //! Numbers are little-endian. A checksum is the low half of XXH3 over the bytes before it, with a seed for
-//! its kind: that of a row contains the row's number and the store's, so that no row passes for another.
-//! Nothing is synced: a segment that a loss of power has torn is detected by its checksums, and rebuilt from
-//! the mails.
+//! its kind. The checksum of a row also covers the row's number and the store's, so that no row passes for
+//! another. Nothing is synced: a segment torn by a loss of power is detected by its checksums, and rebuilt
+//! from the mails.
 
 use std::{
     fs::{self, File},
@@ -35,7 +35,7 @@ const SUM_BYTES: usize = 4;
 const OF_HEADER: u64 = u64::MAX;
 const OF_NAMES: u64 = u64::MAX - 1;
 
-/// An index segment, with what is known of it without reading.
+/// An index segment on the disk, with the metadata that is kept in memory.
 #[derive(Debug)]
 pub(super) struct IndexSegment {
     path: PathBuf,
@@ -47,7 +47,7 @@ pub(super) struct IndexSegment {
     is_outdated: bool,
 }
 
-/// Reason for which a file is not a usable segment.
+/// Reason why a file is not a usable segment.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SegmentFault {
     #[error(transparent)]
@@ -75,7 +75,7 @@ impl IndexSegment {
         let written =
             Self::write_to(&unfinished, columns, store).and_then(|()| fs::rename(&unfinished, &path));
         if let Err(error) = written {
-            // An unfinished file must not keep a full disk full.
+            // An unfinished file is removed so that it does not occupy a full disk.
             let _ = fs::remove_file(&unfinished);
             return Err(error);
         }
@@ -172,7 +172,7 @@ impl IndexSegment {
         HEADER_BYTES as u64 + u64::from(self.height) * (self.row_bytes() + SUM_BYTES) as u64
     }
 
-    /// Opens the file for one query, so that segments hold no file descriptors however many there are.
+    /// Opens the file for one query, so that segments hold no file descriptors between queries.
     pub(super) fn reading(&self) -> io::Result<SegmentReader<'_>> {
         Ok(SegmentReader { sheet: self, file: File::open(&self.path)? })
     }

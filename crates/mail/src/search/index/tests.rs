@@ -80,7 +80,7 @@ impl Site {
         });
     }
 
-    /// Searches with and without the index, and asserts that both find the same.
+    /// Searches with and without the index, and asserts that both return the same mails.
     #[track_caller]
     fn finds(&self, scope: &Scope, text: &str) -> Vec<MailId> {
         let query = Query::parse(text).unwrap();
@@ -245,7 +245,7 @@ fn what_was_indexed_is_there_after_a_restart_and_what_is_damaged_is_made_anew() 
     assert_eq!(site.finds(&Scope::All, "file26.pdf").len(), 1);
     site.close();
 
-    // A file that is cut, of another store, or not ours is noticed at the start.
+    // A file that is truncated, belongs to another store or is not a segment is detected at the start.
     for file in files() {
         let bytes = fs::read(&file).unwrap();
         fs::write(&file, &bytes[..bytes.len() - 1]).unwrap();
@@ -363,7 +363,7 @@ fn a_disk_that_takes_nothing_costs_time_and_no_hit() {
     site.is_fed();
     fs::remove_dir_all(&place).unwrap();
     fs::write(&place, b"no directory").unwrap();
-    // A search finds the mails as well when a full segment cannot be written.
+    // A search also finds the mails if a full segment cannot be written.
     assert_eq!(site.finds(&Scope::All, "file22.pdf").len(), 1);
     let counters = Arc::clone(&site.counters);
     site.close();

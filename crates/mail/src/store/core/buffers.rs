@@ -1,4 +1,4 @@
-//! Buffers that a core's connections share: cleared, bounded in number and size, and used again.
+//! Buffers shared by a core's connections. Buffers are cleared and reused, and bounded in number and size.
 
 use super::{CONNECTION_BYTES, Core, SPARE_BYTES_MAX, SPARE_MAX, SPARE_WAITING_MAX};
 use crate::smtp::session::PendingReply;

@@ -50,7 +50,7 @@ pub(crate) enum Message {
     Reclaim(u32),
     /// To the listeners: an event.
     Told(Event),
-    /// A connection passed on by a core that has too many.
+    /// A connection handed over by a core that has too many.
     Accept(std::net::TcpStream, SocketAddr, Listening),
     /// The ban lists were reloaded.
     Lists(Arc<crate::abuse::Lists>),
@@ -88,7 +88,7 @@ pub(crate) enum Question {
         id: MailId,
         answer: oneshot::Sender<Option<ListEntry>>,
     },
-    /// Answers with those of the mails that exist.
+    /// Looks up the given mails; the answer has those that exist.
     Mails {
         ids: Vec<MailId>,
         answer: oneshot::Sender<Vec<ListEntry>>,
@@ -112,7 +112,7 @@ pub(crate) enum Question {
         most: usize,
         answer: oneshot::Sender<StoredPage<u32>>,
     },
-    /// Sets the notes of mails.
+    /// Sets the flags and tags of mails.
     Note {
         notes: Vec<(MailId, Note)>,
         answer: oneshot::Sender<Result<(), Unavailable>>,

@@ -61,9 +61,8 @@ pub(crate) struct SharedState {
     pub(crate) config: Config,
     pub(crate) reader: Reader,
     pub(crate) balance: Arc<Balance>,
-    /// True once anybody has listened to events since the start. The flag is never cleared: a core that reads
-    /// it between the end of one listener and the beginning of the next would lose a mail's event for the
-    /// second.
+    /// True once an event listener has subscribed. The flag is never cleared: a core that reads it after one
+    /// listener has ended and before the next has begun would not send the second listener a mail's event.
     pub(crate) listening: Arc<AtomicBool>,
     pub(crate) events: tokio::sync::broadcast::Sender<Event>,
     pub(crate) tls: Option<tokio_rustls::TlsAcceptor>,
@@ -71,7 +70,7 @@ pub(crate) struct SharedState {
     pub(crate) receiving: Arc<CommonPart>,
     /// Memory for connections, beyond each core's own part.
     pub(crate) connections: Arc<CommonPart>,
-    /// Bytes that the store holds of incomplete mails.
+    /// Bytes of incomplete mails that the store holds.
     pub(crate) parts_bytes: AtomicU64,
     /// Connections and rates by address, over all cores.
     pub(crate) peers: Arc<crate::abuse::PeerLimits>,
@@ -112,7 +111,7 @@ pub(crate) struct Core {
     pub(crate) receiving: RefCell<ReceiveBudget>,
     /// Memory budget of the core's connections.
     pub(crate) connection_memory: ClientMemoryBudget,
-    /// The greatest mail ID given so far, without the bits of core and inbox.
+    /// Greatest mail ID assigned so far, without the bits of core and inbox.
     pub(crate) last_name: Cell<u64>,
     /// Date text of the Received field, and the second for which it is valid.
     pub(crate) date: RefCell<(u64, String)>,
@@ -207,9 +206,9 @@ impl Core {
         u64::try_from(self.config().retention.age.as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Returns a new, unique mail ID. IDs grow with time even if the clock is set back. IDs of two cores
-    /// follow the order of arrival to within 2 µs; the coarse clock has the same value for some milliseconds,
-    /// and lists would show the mails of that time in the order of the cores.
+    /// Returns a new, unique mail ID. IDs increase with time even if the clock is set back. The IDs of two
+    /// cores follow the order of arrival to within 2 µs. The coarse clock would not suffice: it has the same
+    /// value for some milliseconds, and lists would show the mails of that time in the order of the cores.
     pub(crate) fn name(&self, inbox: &Inbox) -> MailId {
         let now_ns = clock::unix_ns();
         let ms = (now_ns / NS_A_MS).saturating_sub(EPOCH_MS);
@@ -230,7 +229,7 @@ impl Core {
     }
 
     fn append_new(&self, new: NewRecord, parts: &[&[u8]]) -> Result<AppendedRecord, AppendRefusal> {
-        // The append may use up a segment, which housekeeping must replace.
+        // The append may use up a free segment, which housekeeping must replace.
         self.rounds.stir();
         self.writer.borrow_mut().append(new, parts)
     }
@@ -240,8 +239,8 @@ impl Core {
     pub(crate) async fn wait_durable(&self, ticket: Ticket) -> Result<(), DurabilityError> {
         match self.config().durability {
             Durability::Process => {
-                // Sessions whose mails complete in this turn of the loop append first, so that one write
-                // serves them all.
+                // Yielding lets sessions whose mails complete in this turn of the loop append first, so that
+                // one write serves them all.
                 tokio::task::yield_now().await;
                 if !self.progress.is_written(ticket) {
                     // The write runs on this thread: waking a helper costs more than a write into the page
@@ -286,8 +285,7 @@ impl Core {
         self.sender.flush();
     }
 
-    /// Returns whether the backlog of a core has reached its bound, because the core does not read its
-    /// messages.
+    /// Returns whether the backlog of a core is full because the core does not read its messages.
     pub(crate) fn is_far_behind(&self, core: usize) -> bool {
         self.backlog.borrow().is_full(core)
     }
@@ -345,8 +343,8 @@ impl Core {
         }
     }
 
-    /// Removes a mail from the index. The inbox name is taken out of the mail's summary if nobody else holds
-    /// the summary.
+    /// Removes a mail from the index. The inbox name is moved out of the mail's summary if nothing else
+    /// refers to the summary.
     pub(crate) fn remove(&self, id: MailId) -> Option<RemovedMail> {
         let mut recent = self.recent.borrow_mut();
         let inbox = match recent.remove(id) {
@@ -360,9 +358,9 @@ impl Core {
         self.index.borrow_mut().remove(id, inbox)
     }
 
-    /// Handles a mail that has left its inbox: its record is deleted, too, unless other inboxes have the
-    /// mail. With `for_good` the mail must not come back after a crash; that holds once the returned ticket
-    /// is kept.
+    /// Handles a mail that has left its inbox. The mail's record is deleted, too, unless other inboxes have
+    /// the mail. With `for_good` the mail does not come back after a crash, provided that the returned ticket
+    /// is durable.
     pub(crate) fn remove_from_inbox(&self, gone: RemovedMail, for_good: bool) -> Option<Ticket> {
         self.rounds.stir();
         let RemovedMail { place, inbox, letter, hurried_by, parts } = gone;
@@ -386,8 +384,8 @@ impl Core {
         ticket
     }
 
-    /// Removes a mail from one of several inboxes. The owner of the first inbox is told; if that is this core
-    /// and no other inbox has the mail, the record is deleted.
+    /// Removes a mail from one of several inboxes. The owner of the first inbox is notified; if that is this
+    /// core and no other inbox has the mail, the record is deleted.
     fn release_delivery(
         &self,
         id: MailId,
@@ -433,7 +431,7 @@ impl Core {
         }
     }
 
-    /// Deletes the record of a mail that the last of several inboxes has dropped.
+    /// Deletes the record of a mail after the last of several inboxes has dropped the mail.
     fn delete_record(&self, letter: MailId, for_good: bool) -> Option<Ticket> {
         let markers = self.letters.borrow_mut().forget(letter);
         self.recent.borrow_mut().remove(letter);
@@ -478,8 +476,8 @@ impl Core {
         }
     }
 
-    /// Writes the note of a mail in place of the earlier note. Returns no ticket if the mail is gone or its
-    /// note was written too often.
+    /// Writes the note of a mail in place of the earlier note. Returns no ticket if the mail no longer exists
+    /// or its note was written too often.
     pub(crate) fn write_note(&self, id: MailId, note: &Note) -> Result<Option<Ticket>, Unavailable> {
         if self.index.borrow().place(id, self.now_ms()).is_none() {
             return Ok(None);
@@ -513,8 +511,8 @@ impl Core {
         Ok(Some(ticket))
     }
 
-    /// Makes a mail expire earlier; that holds after a crash once the returned ticket is kept. Returns no
-    /// ticket if the mail is gone or expires by then anyway.
+    /// Makes a mail expire earlier. The new expiry survives a crash once the returned ticket is durable.
+    /// Returns no ticket if the mail no longer exists or expires by then anyway.
     pub(crate) fn expire_early(&self, id: MailId, expires_ms: u64) -> Result<Option<Ticket>, Unavailable> {
         let may = self.index.borrow().check_early_expiry(id, expires_ms, self.now_ms());
         match may {
@@ -581,8 +579,8 @@ impl Core {
 
 /// Approximate memory of a connection without its mail.
 const CONNECTION_BYTES: usize = 16 << 10;
-/// Spare buffers that a core keeps, and the size up to which it keeps one.
+/// Maximum number of spare buffers that a core keeps, and maximum size of such a buffer.
 const SPARE_MAX: usize = 64;
 const SPARE_BYTES_MAX: usize = 64 << 10;
-/// Capacity up to which a spare list is kept.
+/// Maximum capacity of a spare list that is kept.
 const SPARE_WAITING_MAX: usize = 64;

@@ -1,4 +1,4 @@
-//! The core that owns an inbox or a mail, and the layout of a mail's number.
+//! The core that owns an inbox or a mail, and the layout of a mail's ID.
 
 use crate::{
     mailbox::mailboxes::{Inbox, MailId},
@@ -13,7 +13,7 @@ pub(super) const NUMBER_BITS: u32 = 9;
 pub(super) const NS_A_MS: u64 = 1_000_000;
 /// 2025-01-01, in milliseconds since 1970.
 pub(super) const EPOCH_MS: u64 = 1_735_689_600_000;
-/// Number of cores that fit the core bits of an ID.
+/// Maximum number of cores, limited by the core bits of an ID.
 pub(crate) const CORES_MAX: usize = 1 << CORE_BITS;
 
 /// Returns the core that owns an inbox, from the 8-bit hash of the inbox or of one of its mail IDs.
@@ -35,8 +35,7 @@ pub(super) fn hash8(inbox: &Inbox) -> u64 {
     hash_of_inbox(&inbox.local, &inbox.domain) >> (64 - HASH_BITS)
 }
 
-/// Returns the ID without the bits of core and inbox: the greatest of these is where a restarted core
-/// continues.
+/// Returns the ID without the bits of core and inbox. A restarted core continues from the greatest value.
 pub(crate) fn name_without_inbox(id: MailId) -> u64 {
     id.0 >> (HASH_BITS + CORE_BITS)
 }

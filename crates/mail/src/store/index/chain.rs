@@ -2,7 +2,7 @@
 
 use super::{Entry, slab::Slab};
 
-/// Null link.
+/// Slot number that links to no entry.
 pub(super) const NONE: u32 = u32::MAX;
 
 /// Neighbours of an entry in one chain.

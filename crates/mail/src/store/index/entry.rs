@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// Indexes of the three chains that an entry is in.
 pub(super) const BY_INBOX: usize = 0;
 pub(super) const BY_DOMAIN: usize = 1;
-/// The chain of all mails, or for [`Role::Other`] the chain of other inboxes' entries.
+/// The chain of all mails; for [`Role::Other`], the chain of the entries in inboxes other than the first.
 pub(super) const BY_ALL: usize = 2;
 
 /// Relation of an inbox's entry to its mail.
@@ -40,7 +40,7 @@ pub(super) struct Entry {
     pub(super) role: Role,
     /// True if this inbox has dropped the mail, which other inboxes still have.
     pub(super) is_let_go: bool,
-    /// True if the mail expires before its age, as [`EarlyExpiry`] says.
+    /// True if the mail expires early, at the time in [`EarlyExpiry`].
     pub(super) is_hurried: bool,
 }
 

@@ -1,16 +1,17 @@
 //! Early expiry: mails that a reader asked to be deleted before their age (`delete=5m`).
 //!
-//! An early expiry takes one more word in the expiry queue and 24 bytes beside the entry: few mails expire
-//! early, and the entry's 64 bytes have no room for a second time. The mail's earlier word stays in the queue
-//! and finds nothing due. *Bound:* the expiry of a mail is brought forward [`TIMES_MAX`] times at most, which
-//! bounds what queue and log grow by.
+//! An early expiry takes one more word in the expiry queue and 24 bytes outside of the entry: few mails
+//! expire early, and the 64 bytes of an entry have no room for a second time. The mail's earlier word stays
+//! in the queue and finds no mail that is due. *Bound:* the expiry of a mail is brought forward [`TIMES_MAX`]
+//! times at most, which limits the growth of queue and log.
 
 use super::{Entry, Index, due_s};
 use crate::mailbox::mailboxes::MailId;
 
-/// Changes of one mail's expiry: each costs a record in the log and a word in the queue.
+/// Maximum number of times that a mail's expiry is changed; each change adds a record to the log and a word
+/// to the queue.
 const TIMES_MAX: u8 = 8;
-/// Capacity that the table keeps when its last mail is removed.
+/// Capacity that the table keeps after its last entry is removed.
 const SPARE_MAX: usize = 1024;
 
 /// Early expiry of a mail.

@@ -3,8 +3,8 @@
 //! ```text
 //!   ID ─▶ parts (shared by the IDs that one core has of a mail)      segment ─▶ IDs of mails with a part there
 //! ```
-//! A reclaimed segment takes every mail with it that has a part in it. *Which memory:* 16 bytes for each part
-//! of some hundred KiB, and 8 for each segment that a mail is in. *Who writes:* the core.
+//! When a segment is reclaimed, every mail with a part in it is removed. *Memory:* 16 bytes for each part of
+//! some hundred KiB, and 8 for each segment that a mail is in. *Writer:* the core.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -14,7 +14,7 @@ use crate::store::record::Part;
 pub(super) struct LargeMailParts {
     parts: HashMap<u64, Arc<[Part]>>,
     within: HashMap<u32, Vec<u64>>,
-    /// Parts of all mails.
+    /// Number of parts of all mails.
     parts_count: usize,
 }
 
@@ -45,7 +45,7 @@ impl LargeMailParts {
         Some(parts)
     }
 
-    /// IDs of mails that have a part in a segment, in order of arrival.
+    /// Returns the IDs of the mails that have a part in a segment, in order of arrival.
     pub(super) fn within(&self, segment: u32) -> Vec<u64> {
         self.within.get(&segment).cloned().unwrap_or_default()
     }

@@ -5,19 +5,20 @@
 //!   ID (MailId) ─▶ table ─▶ entry                                                       such chains: of its inbox,
 //!   expiry queue: (second, slot), lazily                                                 of its domain, of all mails)
 //! ```
-//! A mail that was delivered to several inboxes appears once in the chain of all mails: there its first
-//! inbox's entry represents it, even after that inbox has dropped the mail, until the last inbox has
-//! ([`Role`]). The entries of the other inboxes are in a separate chain.
+//! A mail that was delivered to several inboxes appears once in the chain of all mails, as the entry of its
+//! first inbox. That entry stays, even after the first inbox has dropped the mail, until the last inbox has
+//! dropped it ([`Role`]). The entries of the other inboxes are in a separate chain.
 //!
 //! The index is plain memory of the core. An entry is 64 bytes: its order and the location of its record in
-//! the log; summaries are read from there. With tables and queue a mail costs ≤ 100 bytes, an inbox with any
-//! mail ≈ 80 more. [`IndexRules::bytes_max`] bounds both together, because one mail to a hundred new
-//! recipients takes twenty kilobytes: beyond the bound the oldest mails are dropped ([`Index::oldest_over`]).
+//! the log; summaries are read from there. With tables and queue a mail takes ≤ 100 bytes, and an inbox with
+//! any mail ≈ 80 more. [`IndexRules::bytes_max`] limits both together, because one mail to a hundred new
+//! recipients takes twenty kilobytes. When the limit is exceeded, the oldest mails are dropped
+//! ([`Index::oldest_above_limit`]).
 //!
 //! Invariants, checked by `invariants` in tests: every entry is in its three chains and can be found by its
 //! ID, except for dropped ones, which are only in the chain of all mails; chains are in order of arrival; an
 //! inbox or domain exists exactly while it holds a mail; a mail has an early expiry exactly while its entry
-//! says so.
+//! is flagged so.
 
 mod chain;
 mod entry;
@@ -51,27 +52,27 @@ use table::SlotTable;
 /// Bytes of a page of the expiry queue.
 const QUEUE_PAGE_BYTES: usize = 4096;
 
-/// Memory that an index without a mail keeps for the next ones.
+/// Maximum memory that an index without mails keeps for later mails.
 const EMPTY_BYTES_MAX: usize = 1 << 20;
 
-/// Largest size of an entry, with its slots in tables and queue; see the module.
+/// Largest size of an entry, including its slots in tables and queue; see the module.
 const ENTRY_BYTES: usize = 100;
 /// Bytes of an inbox or a domain without its name, and overhead of the allocation of a name.
 const INBOX_BYTES: usize = 64;
 const NAME_BYTES: usize = 16;
-/// Bytes of an entry whose first inbox is another one: `letters` maps it to the mail's ID there.
+/// Additional bytes of an entry in an inbox other than the mail's first: `letters` maps the entry's ID to the
+/// ID in the first inbox.
 const LETTER_BYTES: usize = 24;
-/// Oldest entries that are searched for one that can be dropped: some have left their inbox already, and stay
-/// for other inboxes.
+/// Number of oldest entries that are searched for one that can be dropped. An entry whose inbox has dropped
+/// it already stays for other inboxes.
 const OLDEST_LOOKED_AT: usize = 64;
-/// Bound of stale words in the expiry queue, whose mails are gone: at most as many as there are mails, plus
-/// this many.
+/// Number of words of removed mails that the expiry queue may hold in addition to one for each mail.
 const STALE_WORDS_MAX: usize = 64 << 10;
 
-/// Capacity that `letters` keeps when its last entry is removed.
+/// Capacity that `letters` keeps after its last entry is removed.
 const LETTERS_SPARE_MAX: usize = 1024;
 
-/// Limits of the index, and the layout of the log.
+/// Limits of the index, and the segment layout of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct IndexRules {
     pub(crate) age_ms: u64,
@@ -106,16 +107,16 @@ pub(crate) struct Index {
     all: Chain,
     /// Chain of the entries with [`Role::Other`].
     others: Chain,
-    /// IDs of those mails in their first inbox.
+    /// For each entry with [`Role::Other`], the ID of its mail in the first inbox.
     letters: HashMap<u64, u64>,
     /// Number of entries that their inbox has dropped.
     let_go: usize,
     mail_bytes: u64,
-    /// Entries that are in an inbox and whose record is in a segment of the log: those in the chain of all
-    /// mails, and the others.
+    /// Number of entries per segment of the log that are still in an inbox: those in the chain of all mails,
+    /// and the others.
     in_segment: HashMap<u32, [u32; 2]>,
-    /// Words of second and slot: the second after which the mail is expired. A word whose slot has been
-    /// reused finds a mail that is not due.
+    /// Queue of words, each with the second after which a mail is expired and the mail's slot. A word whose
+    /// slot has been reused finds a mail that is not due.
     expiry: PageQueue<u64>,
     /// Early expiries by mail ID.
     hurried: HashMap<u64, EarlyExpiry>,
@@ -229,7 +230,7 @@ impl Index {
     /// full.
     ///
     /// # Panics
-    /// If the ID is in use: IDs are given once.
+    /// If the ID is already in use: IDs are unique.
     pub(crate) fn insert(&mut self, new: NewEntry, inbox: &Inbox) -> Option<MailId> {
         let inbox = self.inbox_slot(inbox);
         let domain = self.inboxes[inbox].domain;
@@ -261,7 +262,7 @@ impl Index {
         let slots = (0..self.entries.slots()).filter(|slot| is_one(&&self.entries[*slot]));
         let mut words: Vec<u64> =
             slots.map(|slot| self.expiry_word(self.entries[slot].arrived_ms, slot)).collect();
-        // A mail with an early expiry has a second word, earlier than that of its age.
+        // A mail with an early expiry has a second word, earlier than the word for its age.
         words.extend(self.hurried.iter().filter_map(|(id, hurry)| {
             self.find(MailId(*id)).map(|slot| due_s(hurry.expires_ms) << 32 | u64::from(slot))
         }));
@@ -270,10 +271,10 @@ impl Index {
         words.into_iter().for_each(|word| self.expiry.push(word));
     }
 
-    /// Inserts a mail that its first inbox has dropped already, and other inboxes have not.
+    /// Inserts a mail that its first inbox has already dropped but other inboxes still have.
     ///
     /// # Panics
-    /// If the ID is in use, or if the entry is not that of the first inbox.
+    /// If the ID is in use, or if the entry does not belong to the first inbox.
     pub(crate) fn insert_let_go(&mut self, new: &NewEntry) {
         assert!(new.role() == Role::First, "who stands for a mail among all is its first inbox's");
         let slot = self.enter(new, NONE);
@@ -368,7 +369,7 @@ impl Index {
             }
         }
         for id in self.large.within(segment) {
-            // A mail that its first inbox has dropped stays until the other inboxes have.
+            // A mail that its first inbox has dropped stays until the other inboxes have dropped it, too.
             let slot = self.find(MailId(id)).filter(|slot| !self.entries[*slot].is_let_go);
             if let Some(slot) = slot.filter(|_| gone.len() < most) {
                 gone.push(self.remove_slot(slot, self.inbox_of(&self.entries[slot])));
@@ -381,7 +382,7 @@ impl Index {
     pub(crate) fn expire_one(&mut self, now_ms: u64) -> Option<RemovedMail> {
         loop {
             let &word = self.expiry.peek()?;
-            // Words count in whole seconds: a mail that is due within the current second waits for the next.
+            // Words have whole seconds: a mail that is due within the current second waits for the next.
             if (word >> 32) * 1000 > now_ms {
                 return None;
             }
@@ -400,8 +401,8 @@ impl Index {
         self.expiry.peek().map(|word| (word >> 32) * 1000)
     }
 
-    /// Returns the mails over all inboxes in up to `most` slots from `from` on, each with its arrival, and
-    /// the slot to continue from.
+    /// Returns the mails over all inboxes in up to `most` slots from `from` on, each with its time of
+    /// arrival, and the slot to continue from.
     pub(crate) fn stored(&self, from: u32, most: usize) -> (Vec<(MailId, u64)>, Option<u32>) {
         let end = from.saturating_add(u32::try_from(most).unwrap_or(u32::MAX)).min(self.entries.slots());
         let is_one = |entry: &&Entry| entry.id != 0 && entry.role != Role::Other;
@@ -410,7 +411,7 @@ impl Index {
         (mails, (end < self.entries.slots()).then_some(end))
     }
 
-    /// Returns the number of mails of a scope; `None` if only a walk can tell.
+    /// Returns the number of mails of a scope; `None` if counting them needs a walk.
     pub(crate) fn count(&self, scope: &Scope) -> Option<u64> {
         match scope {
             Scope::All => Some(self.all.count.into()),
@@ -555,7 +556,8 @@ impl Index {
         self.large.remove(entry.id, |location| rules.segment_of(location))
     }
 
-    /// Removes and returns the ID that a mail has in its first inbox, which is another inbox.
+    /// Removes the mapping of an entry's ID to the mail's ID in its first inbox, which is another inbox, and
+    /// returns the latter.
     fn forget_letter(&mut self, id: u64) -> u64 {
         let letter = self.letters.remove(&id);
         if self.letters.is_empty() && self.letters.capacity() > LETTERS_SPARE_MAX {
@@ -569,7 +571,8 @@ impl Index {
 
     fn shrink_if_empty(&mut self) {
         if self.entries.len() == 0 && self.bytes() > EMPTY_BYTES_MAX {
-            // Slots and tables do not shrink, and the queue holds only stale words.
+            // The index is created anew, because slots and tables do not shrink and the queue holds only
+            // stale words.
             *self = Self::new(self.rules);
         }
     }

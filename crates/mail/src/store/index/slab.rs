@@ -1,6 +1,6 @@
 //! Slab: items in numbered, reused slots, in blocks that never move.
 
-/// Items in a block: growing allocates one block, and copies nothing.
+/// Number of items in a block: growing allocates one block and copies nothing.
 const BLOCK: usize = 4096;
 
 /// A slab. A vacant slot keeps a default item.
@@ -53,7 +53,7 @@ impl<T: Default> Slab<T> {
         self.used as usize - self.vacant.len()
     }
 
-    /// Memory of the slab, without what items hold elsewhere.
+    /// Memory of the slab, without the allocations that its items own.
     pub(super) fn bytes(&self) -> usize {
         self.blocks.len() * BLOCK * size_of::<T>() + self.vacant.capacity() * size_of::<u32>()
     }

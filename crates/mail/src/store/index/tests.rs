@@ -1,10 +1,10 @@
-//! Property tests that compare the index with a list that is walked for every question.
+//! Property tests that compare the index with a plain list, which is walked for every query.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// A segment holds ten mails.
+/// Rules of the tests; a segment holds ten mails.
 const RULES: IndexRules = IndexRules {
     age_ms: 5_000,
     per_inbox_max: 3,
@@ -295,7 +295,7 @@ proptest! {
     }
 }
 
-/// A mail takes at most 100 bytes (the figure), without the names of inboxes.
+/// A mail takes at most 100 bytes, not counting the names of inboxes.
 #[test]
 fn a_mail_costs_no_more_than_a_hundred_bytes() {
     let mut index = Index::new(IndexRules { age_ms: 86_400_000, per_inbox_max: 500, ..RULES });

@@ -34,7 +34,7 @@ impl Index {
     }
 
     /// Visits up to `steps` mails of a walk and passes those of the scope that have not expired to `found`,
-    /// until it returns that it has enough.
+    /// until `found` returns [`WalkControl::Yes`].
     pub(crate) fn step(
         &self,
         walk: &mut Walk,
@@ -46,7 +46,7 @@ impl Index {
             if walk.at == NONE {
                 return StepOutcome::End;
             }
-            // The slot may be gone if the index was emptied.
+            // The slot may no longer exist if the index was emptied.
             let Some(entry) = self.entries.get(walk.at).filter(|entry| entry.id == walk.id) else {
                 return StepOutcome::Lost;
             };
@@ -80,7 +80,7 @@ pub(crate) struct Walk {
     prefix: Box<str>,
 }
 
-/// Answer of a walk's callback: whether it has found enough.
+/// Answer of a walk's callback: `Yes` if it has found enough.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WalkControl {
     Yes,

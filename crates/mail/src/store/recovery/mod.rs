@@ -1,8 +1,8 @@
 //! Recovery of the store at a start: rebuilds the index of each core from the log.
 //!
-//! The log reports the location of each live record; the metadata is read here by a few threads in file
-//! order. Mails are then inserted in order of arrival. Expired mails are left out; a mail that an inbox had
-//! deleted, and others still have, stays deleted there.
+//! The log reports the location of each live record; a few threads read the metadata in file order. Mails are
+//! then inserted in order of arrival. Expired mails are left out. A mail that one inbox has deleted and
+//! others still have stays deleted in that inbox.
 
 mod newest;
 #[cfg(test)]
@@ -45,12 +45,12 @@ use crate::{
 
 /// Size of a segment: the parts of large mails fit into it, and the log's memory consists of such buffers.
 pub(crate) const SEGMENT_BYTES: u32 = 16 << 20;
-/// Oldest file version that is opened; every later one is, too, as mails cannot be received again. This must
-/// never be raised (`tests/it/version_1.rs`).
+/// Oldest file version that can be opened. Every later version can be opened, too, as mails cannot be
+/// received again. This must never be raised (`tests/it/version_1.rs`).
 const VERSION_MIN: u32 = 1;
-/// Bytes that may wait for the disk: three segments.
+/// Maximum number of bytes that wait for the disk: three segments.
 const UNWRITTEN_BYTES_MAX: u64 = 3 * SEGMENT_BYTES as u64;
-/// Bytes of a record that are read first: more than the metadata of most records takes.
+/// Bytes of a record that are read first: more than the metadata of most records.
 pub(crate) const META_BYTES_GUESSED: usize = 1024;
 
 /// The recovered state from which the cores start.
@@ -60,20 +60,20 @@ pub(crate) struct RecoveredStore {
     /// Log writers, one for each core.
     pub(crate) writers: Vec<Writer>,
     pub(crate) cores: Vec<(Index, DeliveryRefs, Notes)>,
-    /// Notes on mails.
+    /// Flags and tags of the recovered mails.
     pub(crate) noted: Vec<RecoveredNote>,
     /// The greatest ID of any mail, without the bits of core and inbox.
     pub(crate) last_name: u64,
     pub(crate) mails: usize,
 }
 
-/// Reason for which the store cannot be opened.
+/// Reason why the store cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The file cannot be opened or created.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// The system refuses memory or threads, or the disk fails.
+    /// The system has no memory or threads, or the disk fails.
     #[error("cannot start the store: {0}")]
     Start(#[from] io::Error),
 }
@@ -156,7 +156,7 @@ pub(crate) fn recover(
     let mut cores: Vec<_> =
         (0..cores).map(|_| (Index::new(rules), DeliveryRefs::default(), Notes::default())).collect();
     let entered = enter(config, now_ms, &reader, records, markers, &mut parts, &mut cores);
-    // Parts of mails that were incomplete when the process ended, and of mails that are gone.
+    // Parts of mails that were incomplete when the process ended, and of deleted mails.
     for (location, payload_bytes) in parts {
         reader.died(location, payload_bytes as usize);
     }
@@ -164,9 +164,9 @@ pub(crate) fn recover(
     Ok(RecoveredStore { log, header, writers, cores, noted, last_name, mails })
 }
 
-/// Reading threads for each processor: they mostly wait for the disk.
+/// Number of reading threads per processor: they mostly wait for the disk.
 const READERS_A_PROCESSOR: usize = 4;
-/// Records in a reading thread's batch.
+/// Number of records that a reading thread takes at a time.
 const RECORDS_A_BATCH: usize = 256;
 
 fn age_ms(config: &Config) -> u64 {
@@ -185,9 +185,10 @@ fn rules(config: &Config, seed: u64) -> IndexRules {
     }
 }
 
-/// Sorts records in order of arrival. Their IDs give that order even if the clock was set back between two
-/// starts. Each arrival time is lowered to that of the next younger mail, or to now: ages follow the order of
-/// arrival, so a mail that a wrong clock dated tomorrow expires no later than those of today.
+/// Sorts records in order of arrival, which their IDs preserve even if the clock was set back between two
+/// starts. Each arrival time is capped at the next younger mail's time and at the current time, because mails
+/// must expire in order of arrival: a mail that a wrong clock dated tomorrow expires no later than the mails
+/// of today.
 fn order_arrivals(records: &mut [Record], now_ms: u64) {
     let name = |record: &Record| record.entries.first().map_or(0, |(entry, _)| name_without_inbox(entry.id));
     records.sort_unstable_by_key(name);
@@ -234,8 +235,8 @@ pub(crate) fn read_meta(
     }
 }
 
-/// Hides large mails that lack a part: the part's segment was reclaimed, which deleted the mail without a
-/// record of the deletion.
+/// Hides large mails of which a part is missing: the part's segment was reclaimed, which deleted the mail
+/// without a record of the deletion.
 fn drop_incomplete_mails(records: &mut [Record], parts: &HashMap<Location, u32>) {
     let is_there = |part: &Part| {
         Location::from_bits(part.location).and_then(|location| parts.get(&location)) == Some(&part.bytes)
@@ -264,8 +265,8 @@ pub(crate) fn read_body(reader: &Reader, body: &SharedBody) -> Result<Vec<u8>, R
     Ok(bytes)
 }
 
-/// Reads all records with `threads` threads and keeps the newest, which take `most` bytes of memory. Returns them, and
-/// the location and payload bytes of each dropped record.
+/// Reads all records with `threads` threads and keeps the newest within `most` bytes of memory. Returns them,
+/// and the location and payload size of each dropped record.
 #[expect(clippy::disallowed_types, reason = "threads that read at the start, before any loop")]
 fn read_all(
     reader: &Reader,
@@ -295,7 +296,7 @@ fn read_all(
                             (Ok(()), DecodeOutcome::Whole(stored)) => {
                                 Record::of(&stored, location, payload_bytes)
                             }
-                            // The log has reported the damage; a damaged record has no entries.
+                            // The log has reported the damage already; a damaged record has no entries.
                             _ => Record {
                                 location,
                                 payload_bytes,
@@ -323,8 +324,8 @@ struct EntryTotals {
     noted: Vec<RecoveredNote>,
 }
 
-/// Inserts live mails in order of arrival and frees the records of all others. Leaves in `parts` those that
-/// belong to no mail.
+/// Inserts live mails in order of arrival and frees the records of all others. On return `parts` has only the
+/// parts that belong to no mail.
 fn enter(
     config: &Config,
     now_ms: u64,
@@ -337,7 +338,7 @@ fn enter(
     let age_ms = age_ms(config);
     let unlinked: HashMap<MailId, Location> =
         markers.iter().filter(|of| of.kind == UNLINKED).map(|of| (of.id, of.location)).collect();
-    // The earliest of several early expiries of a mail counts.
+    // The earliest of several early expiries of a mail is used.
     let mut hurried: HashMap<MailId, Marker> = HashMap::new();
     for marker in markers.iter().filter(|marker| marker.kind == HURRIED) {
         let earliest = hurried.entry(marker.id).or_insert(*marker);
@@ -355,7 +356,7 @@ fn enter(
     for Record { location, payload_bytes, entries, parts: own_parts, .. } in records {
         let mut linked = 0;
         let mut first_let_go = None;
-        // The core responsible for a mail with several inboxes, whether these belong to one core or to
+        // The core responsible for a mail with several inboxes, whether one core owns these inboxes or
         // several.
         let answering = entries.first().map_or(0, |(entry, _)| owner_of_mail(entry.letter, count));
         let letter = entries.first().map(|(entry, _)| entry.letter).filter(|_| entries.len() > 1);
@@ -390,8 +391,8 @@ fn enter(
             }
             let (index, ..) = &mut cores[owner(&inbox, count)];
             let over = index.insert(entry, &inbox);
-            // Applied even if the time has passed: housekeeping then deletes the mail for good. Otherwise it
-            // would be back once this marker is freed.
+            // An early expiry is applied even if its time has passed: housekeeping then deletes the mail for
+            // good. Otherwise the mail would be back once this marker is freed.
             if let Some(marker) = hurried.get(&id) {
                 needed.insert(marker.location);
                 index.set_early_expiry(id, marker.hash, marker.location.bits());
@@ -423,8 +424,8 @@ fn enter(
                 cores[answering].1.add_inboxes(letter, linked);
             }
         }
-        // Mails are dropped only now: a mail with several inboxes is entered completely before any of them
-        // drops it.
+        // Mails are dropped only now, so that a mail with several inboxes is inserted completely before any
+        // of them drops it.
         for at in 0..count {
             while let Some(oldest) = cores[at].0.oldest_above_limit() {
                 let Some(gone) = cores[at].0.remove(oldest, None) else { break };
@@ -442,7 +443,7 @@ fn enter(
     EntryTotals { last_name, mails, noted }
 }
 
-/// Enters the notes of existing mails; mails that a full inbox has dropped meanwhile get none.
+/// Enters the notes of existing mails; notes of mails that a full inbox has dropped meanwhile are left out.
 fn enter_notes(
     reader: &Reader,
     found: Vec<(Marker, RecoveredNote)>,

@@ -51,11 +51,12 @@ impl Record {
     }
 }
 
-/// Memory of a record during recovery without its inboxes, and of each of its inboxes without the name.
+/// Memory of a record during recovery without its inboxes, and memory of each of its inboxes without the
+/// name.
 pub(super) const RECORD_BYTES: usize = 96;
 pub(super) const OF_INBOX_BYTES: usize = 160;
-/// Bound of the records kept while reading, as a multiple of the index's memory limit. They include records
-/// that are dropped later: dead ones, and those for which an inbox has no room.
+/// Memory limit of the records kept while reading, as a multiple of the index's memory limit. Some of these
+/// records are dropped later: dead ones, and those for which an inbox has no room.
 pub(super) const READ_TIMES_MAX: usize = 2;
 
 /// The newest records with the oldest on top of the heap, and the bytes of memory that they take.
@@ -95,8 +96,8 @@ impl NewestRecords {
         for record in records {
             self.bytes += record.bytes();
             self.records.push(ByAge(record));
-            // The parts of a large mail that is dropped here stay without a mail, and are freed with all such
-            // parts.
+            // The parts of a large mail that is dropped here are freed later, together with all other parts
+            // that belong to no mail.
             while self.bytes > most
                 && let Some(ByAge(oldest)) = self.records.pop()
             {

@@ -4,9 +4,9 @@
 //! several inboxes has, in the list of all mails, the entry of its first inbox. Counts over all mails are
 //! kept up to date, because each list shows them.
 //!
-//! *Bound:* [`MARKED_MAX`] entries; beyond, the oldest is dropped. One client may use half of the room that
-//! the others leave; beyond, its own oldest entry is dropped, so that a client that reads fast does not
-//! displace everybody's entries.
+//! *Bound:* [`MARKED_MAX`] entries; when they are used up, the oldest entry is dropped. One client may use
+//! half of the entries that the others leave; after that, its own oldest entry is dropped, so that a client
+//! that reads fast does not displace the entries of all others.
 
 #![expect(
     clippy::disallowed_types,
@@ -36,15 +36,15 @@ use crate::{
     store::annotations::{Note, RecoveredNote},
 };
 
-/// Most mails with flags or tags; beyond, the oldest entries are dropped.
+/// Maximum number of mails with flags or tags; when it is reached, the oldest entry is dropped.
 const MARKED_MAX: usize = 50_000;
-/// Most tags of one mail.
+/// Maximum number of tags of one mail.
 const TAGS_MAX: usize = 50;
 /// Longest tag, in bytes.
 const TAG_BYTES_MAX: usize = 200;
-/// Most bytes of all tags of one inbox, as each of its lists contains them.
+/// Maximum number of bytes of all tags of one inbox, because each of its lists contains all of them.
 const INBOX_TAG_BYTES_MAX: usize = 64 * 1024;
-/// Most bytes of all tags.
+/// Maximum total size of all tags, in bytes.
 const ALL_TAG_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 #[derive(Debug)]
@@ -63,7 +63,8 @@ struct State {
     /// Entries of each client that has a share.
     of_client: HashMap<Client, ClientFlags>,
     tag_bytes: usize,
-    /// Counts over all mails, each counted once: read mails, and mails with each tag.
+    /// Counts over all mails, each mail once: the number of read mails, and the number of mails with each
+    /// tag.
     all_read: u64,
     all_tags: BTreeMap<String, u64>,
 }
@@ -86,7 +87,7 @@ struct InboxFlags {
 struct MailFlags {
     read: bool,
     tags: BTreeSet<String>,
-    /// True if the entry is that of the mail's first inbox, which the list of all mails shows.
+    /// True if the entry belongs to the mail's first inbox; the list of all mails shows such entries.
     is_letter: bool,
     /// True if the inbox has dropped the mail, which only the list of all mails still shows.
     is_let_go: bool,
@@ -94,7 +95,7 @@ struct MailFlags {
     client: Option<Client>,
 }
 
-/// Reason for which tags are refused.
+/// Reason why tags are refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum TagFault {
     #[error("invalid tag: a tag has 1 to {TAG_BYTES_MAX} bytes")]
@@ -126,7 +127,7 @@ impl FlagTable {
         let mut state = self.state();
         for RecoveredNote { id, inbox, is_letter, is_let_go, note } in noted {
             self.enter(&mut state, None, id, &inbox, is_letter);
-            // Fails only if a limit was lowered since.
+            // Restoring tags fails only if a limit was lowered since the tags were written.
             let _ = state.replace(id, &inbox, note.tags);
             state.change(id, |mark| (mark.read, mark.is_let_go) = (note.read, is_let_go));
         }
@@ -248,7 +249,8 @@ impl FlagTable {
         self.state().forget(id);
     }
 
-    /// Notes that an inbox has dropped a mail that other inboxes have: the list of all mails keeps the entry.
+    /// Notes that an inbox has dropped a mail that other inboxes still have: the list of all mails keeps the
+    /// entry.
     fn let_go(&self, id: MailId) {
         self.state().change(id, |mark| mark.is_let_go = true);
     }
@@ -258,7 +260,7 @@ impl FlagTable {
         if state.inbox_of.contains_key(&id) {
             return;
         }
-        // This machine stands for all clients behind the accelerator: it has no share, only the total limit.
+        // Loopback may be any client behind the accelerator, so it has no share, only the total limit.
         let client = client.filter(|client| !client.is_here());
         if let Some(client) = client {
             if state.has_its_share(client) && state.forget_oldest_of(client) {
@@ -324,7 +326,8 @@ impl State {
         }
     }
 
-    /// Returns the entries that a scope shows; for one inbox without a search among all.
+    /// Returns the entries that a scope shows. For a single inbox they are found without a search of all
+    /// entries.
     fn within(&self, scope: &Scope) -> impl Iterator<Item = &MailFlags> {
         let (one, several) = match scope {
             Scope::Inbox(inbox) => (self.of.get(inbox), None),
@@ -355,7 +358,7 @@ impl State {
         Ok(())
     }
 
-    /// Returns whether a client has used up its share, half of the room that the others leave.
+    /// Returns whether a client has used up its share, which is half of the entries that the others leave.
     fn has_its_share(&self, client: Client) -> bool {
         let own = self.of_client.get(&client).map_or(0, |own| own.count);
         own >= Client::share(MARKED_MAX, self.inbox_of.len(), own)
@@ -371,7 +374,7 @@ impl State {
         false
     }
 
-    /// Takes an entry off its client's share.
+    /// Removes an entry from its client's count.
     fn give_back(&mut self, client: Client) {
         let Some(own) = self.of_client.get_mut(&client) else { return };
         own.count -= 1;
@@ -487,7 +490,7 @@ pub(super) async fn forget_deleted<M: Mailboxes>(app: Arc<App<M>>) {
                     app.gists.forget(id);
                     app.renderings.forget(id);
                 }
-                // Entries whose events were missed are dropped as the oldest in the end.
+                // Entries of deletions that were missed are eventually dropped as the oldest.
                 Ok(Event::Arrived(_) | Event::Missed) | Err(RecvError::Lagged(_)) => {}
                 Err(RecvError::Closed) => return,
             }

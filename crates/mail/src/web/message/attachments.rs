@@ -38,7 +38,7 @@ pub(in crate::web) async fn raw<M: Mailboxes>(
 /// Query parameters of an attachment's request.
 #[derive(Deserialize)]
 pub(in crate::web) struct AttachmentQuery {
-    /// Set by a picture in the mail's HTML.
+    /// Set in the URLs of pictures in the mail's HTML.
     picture: Option<String>,
 }
 
@@ -53,7 +53,7 @@ pub(in crate::web) async fn attachment<M: Mailboxes>(
     let found = app.render(client, mail, move |mail, until| part_of(mail, part, until)).await?;
     let (attachment, bytes) = found.ok_or(Fault::NoSuchPart)?;
     let mut response = download(&attachment.content_type, &attachment.filename, bytes);
-    // If opened directly, the response is still a download, and nothing in it runs.
+    // The response is still a download if it is opened directly, and nothing in it runs.
     if asked.picture.is_some()
         && let Some(kind) = picture_type(&attachment).and_then(|kind| HeaderValue::from_str(kind).ok())
     {

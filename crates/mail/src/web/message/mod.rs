@@ -45,9 +45,9 @@ use crate::{
     },
 };
 
-/// Bytes of the source that are shown; all of it can be downloaded.
+/// Maximum number of bytes of the source that are shown; the whole source can be downloaded.
 const SOURCE_BYTES_MAX: usize = 256 * 1024;
-/// Largest picture that is shown as a thumbnail, as the browser fetches all of it.
+/// Largest picture that is shown as a thumbnail, because the browser fetches the whole picture.
 const THUMBNAIL_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Path of a mail's attachments, relative to its frame.
 const ATTACHMENTS: &str = "attachments";
@@ -110,7 +110,7 @@ struct Letter {
 }
 
 impl Letter {
-    /// Returns the bytes that depend on what the sender wrote.
+    /// Returns the size of the page's data that the sender determines.
     fn bytes(&self) -> usize {
         let view = match &self.view {
             View::Text { html } => html.len(),
@@ -151,11 +151,11 @@ enum View {
         source: String,
         cut: bool,
     },
-    /// The list of attachments, which is shown below each view.
+    /// Only the list of attachments, which the other views show below their content.
     Attachments,
 }
 
-/// A choice of how the HTML is shown.
+/// An option for how the HTML is shown.
 struct ViewChoice {
     name: &'static str,
     href: String,
@@ -256,8 +256,8 @@ async fn shown<M: Mailboxes>(
     if letter.html_over {
         app.counters.add(Counter::RenderOver, 1);
     }
-    // Charges the page's data while the page is written; before that the data is not charged. The written
-    // page is charged as the response.
+    // The page's data is charged while the page is written, but not before. The written page is then charged
+    // as the response.
     let mut printing = app.budget.of(client);
     printing.grow(letter.bytes() as u64)?;
     let (above, below) = listed.beside(id);
@@ -289,7 +289,7 @@ async fn shown<M: Mailboxes>(
     Ok(if scope.is_wide() { response } else { public(response, &tags) })
 }
 
-/// Reads the mail, if it is in the path's scope.
+/// Reads the mail if it is within the path's scope.
 pub(crate) async fn fetch<M: Mailboxes>(
     app: &Arc<App<M>>,
     client: Client,
@@ -337,7 +337,7 @@ fn letter(
     let summary = &mail.summary;
     let clean = rendered.map(|rendered| &rendered.clean);
     let has_html = clean.is_some();
-    // The HTML is shown first, as its sender meant it, or the text if there is no HTML.
+    // By default a page shows the HTML, as the sender intended, or the text if there is no HTML.
     let kind = match kind {
         Some(Kind::Html) | None if has_html => Kind::Html,
         Some(Kind::Html) | None => Kind::Text,

@@ -10,9 +10,9 @@ use crate::{
 };
 use mail_parser::HeaderName as Field;
 
-/// Most addresses of a field that are shown.
+/// Maximum number of addresses of a field that are shown.
 const ADDRESSES_MAX: usize = 50;
-/// Bytes of a group's name that are shown.
+/// Bytes of the name of an address group that are shown.
 const GROUP_BYTES_MAX: usize = 320;
 /// Steps charged for comparing a link with a text.
 const LINK_STEPS: usize = 4;
@@ -51,12 +51,13 @@ pub(super) fn joined(reading: &DecodedMail<'_>, field: Field<'static>) -> String
     }
 }
 
-/// Returns a text as HTML: escaped, with bare links made clickable. Their text is their target, so they
+/// Returns a text as HTML: escaped, with bare links made clickable. A link's text is its target, so links
 /// cannot mislead.
 pub(crate) fn linked(text: &str, until: &StepLimit) -> String {
     let mut links = Vec::new();
     findings::in_text(text, &mut links, until);
-    // Longest first; otherwise a link would match that is a prefix of a longer one.
+    // Longer links come first, because a shorter link that is a prefix of a longer one would match in its
+    // place.
     links.sort_by_key(|link| std::cmp::Reverse(link.link.len()));
     let mut html = String::with_capacity(text.len() + text.len() / 8);
     let mut rest = text;

@@ -1,4 +1,4 @@
-//! Which part of a mail a page shows, and how its HTML is shown.
+//! Selection of the part of a mail that a page shows, and options for its HTML.
 
 use serde::Deserialize;
 

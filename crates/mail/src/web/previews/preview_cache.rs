@@ -5,12 +5,12 @@
 //!  a list ─▶ summaries ─▶ previews cached? ─┬▶ yes: written as they are
 //!                                           └▶ no: the mail is read and parsed, once; its preview is cached
 //! ```
-//! Parsing a mail costs fifty times as much as writing its row, and a list is requested again and again, by
-//! each page that is loaded and each client that polls. So a preview is made once: by the idle
+//! Parsing a mail costs fifty times as much as writing its row, and a list is requested repeatedly, by each
+//! page that is loaded and each client that polls. A preview is therefore built only once: by the idle
 //! [`crate::web::previews::preview_worker`] or when it is first needed, but not on arrival, where it would
-//! cost as much as the rest of receiving. *Which memory:* [`GISTS_BYTES_MAX`] in all; beyond, the oldest
-//! previews are dropped, and made again when needed. *Who writes:* the web's thread and the preview worker. A
-//! preview is removed with its mail.
+//! cost as much as the rest of receiving. *Memory:* [`GISTS_BYTES_MAX`] in total; when it is used up, the
+//! oldest previews are dropped, and rebuilt when needed. *Writers:* the web's thread and the preview worker.
+//! A preview is removed with its mail.
 //!
 //! A preview belongs to the mail, not to an inbox: all inboxes of a mail share it.
 #![expect(
@@ -40,9 +40,9 @@ const GISTS_BYTES_MAX: usize = 16 << 20;
 /// Largest preview that is cached, so that a head with a thousand recipients does not displace other
 /// previews.
 const GIST_BYTES_MAX: usize = 64 << 10;
-/// Memory of a preview beyond its texts: its entries in the table and in the order, and the struct.
+/// Memory of a preview in addition to its texts: its entries in the table and in the order, and the struct.
 const GIST_BYTES_BESIDE: usize = 192;
-/// Characters of a snippet, as in Mailpit.
+/// Maximum number of characters of a snippet, as in Mailpit.
 const SNIPPET_CHARACTERS: usize = 250;
 
 /// Preview of a mail; see the module.
@@ -50,7 +50,7 @@ const SNIPPET_CHARACTERS: usize = 250;
 pub(crate) struct Preview {
     /// Beginning of the text as one line; empty if there is no text.
     pub(crate) snippet: Box<str>,
-    /// Number of attachments, without inline parts.
+    /// Number of attachments, excluding inline parts.
     pub(crate) attachments: usize,
     /// Recipients of RCPT TO that the head does not name.
     pub(crate) hidden: Box<[HiddenRecipient]>,
@@ -94,7 +94,7 @@ impl Preview {
     }
 }
 
-/// Returns the beginning of a text as one line, as long as lists show.
+/// Returns the beginning of a text as one line, cut to the length that lists show.
 fn snippet(text: &str) -> String {
     let mut snippet = String::new();
     let mut left = SNIPPET_CHARACTERS;
@@ -127,7 +127,7 @@ pub(crate) struct PreviewCache {
 struct State {
     /// Previews by the mail's ID in its first inbox.
     of: HashMap<MailId, Arc<Preview>>,
-    /// Mails in the order in which previews were made; removed ones are skipped.
+    /// Mails in the order in which their previews were built; removed ones are skipped.
     order: VecDeque<MailId>,
     bytes: usize,
 }
@@ -152,7 +152,7 @@ impl PreviewCache {
         self.state().of.contains_key(&letter)
     }
 
-    /// Caches a preview, and counts it unless another request made the same one at the same time.
+    /// Caches a preview, and counts it unless another request built the same one at the same time.
     pub(crate) fn keep(&self, letter: MailId, gist: &Arc<Preview>) {
         let bytes = gist.bytes();
         let mut state = self.state();
@@ -163,7 +163,7 @@ impl PreviewCache {
             return;
         }
         match state.of.insert(letter, Arc::clone(gist)) {
-            // Two requests made it at the same time.
+            // Two requests built this preview at the same time.
             Some(before) => state.bytes -= before.bytes(),
             None => state.order.push_back(letter),
         }
@@ -202,7 +202,8 @@ impl State {
 }
 
 impl<M: Mailboxes> App<M> {
-    /// Returns the preview of a listed mail, from the cache or made now; `None` if the mail is gone.
+    /// Returns the preview of a listed mail, from the cache or built now; `None` if the mail no longer
+    /// exists.
     pub(crate) async fn gist(&self, client: Client, of: &Summary) -> Result<Option<Arc<Preview>>, Fault> {
         let letter = of.letter;
         let kept = self.gists.state().of.get(&letter).cloned();

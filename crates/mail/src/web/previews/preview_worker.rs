@@ -1,15 +1,15 @@
-//! The preview worker: makes previews ([`crate::web::previews::preview_cache`]) of new mails before they are
+//! The preview worker: builds previews ([`crate::web::previews::preview_cache`]) of new mails before they are
 //! listed.
 //!
 //! ```text
 //!  events ─▶ waiting, the newest 16,384 ─▶ thread "mail-gists", low priority: reads, parses ─▶ previews
 //! ```
 //! Without it the first list of a hundred new mails would parse each of them, at thirty times the cost of the
-//! list itself, while a browser waits. So a thread of the lowest priority makes previews when the server is
-//! idle, the newest mail first, which is listed first. *Which memory:* that of the previews, of one mail, and
-//! 8 bytes for each waiting mail; beyond [`WAITING_MAX`] the oldest is left until it is listed. *When not:*
-//! while many mails arrive, receiving comes first, as for the search indexer: the thread runs for a 33rd of
-//! its time.
+//! list itself, while a browser waits. A thread of the lowest priority therefore builds previews when the
+//! server is idle, beginning with the newest mail, which is listed first. *Memory:* the previews, one mail,
+//! and 8 bytes for each waiting mail; beyond [`WAITING_MAX`] the oldest mail gets its preview when it is
+//! listed. *Busy server:* while many mails arrive, receiving has priority, as with the search indexer: the
+//! thread then runs for 1/33 of the time.
 
 use std::{collections::VecDeque, io, sync::Arc, thread, time::Duration};
 
@@ -28,16 +28,16 @@ use crate::{
     render::StepLimit,
 };
 
-/// Most mails that wait for their preview.
+/// Maximum number of mails that wait for their preview.
 const WAITING_MAX: usize = 16_384;
-/// Mails stored before the start for which previews are made.
+/// Maximum number of mails stored before the start for which previews are built.
 const AT_THE_START: usize = 1_000;
-/// Largest mail for which a preview is made in advance; a larger one is parsed when it is listed, within its
+/// Largest mail for which a preview is built in advance; a larger one is parsed when it is listed, within its
 /// client's budget.
 const MAIL_BYTES_MAX: u64 = 256 * 1024;
-/// Arrivals a second beyond which the server counts as busy.
+/// Arrivals per second above which the server counts as busy.
 const RUSH: u64 = 50;
-/// While the server is busy the thread runs for 1/`RUSH_SHARE` of its time.
+/// While the server is busy, the thread runs for 1/`RUSH_SHARE` of the time.
 const RUSH_SHARE: u32 = 33;
 const SECOND_MS: u64 = 1_000;
 
@@ -86,7 +86,7 @@ struct PreviewWorker<M> {
 
 impl<M: Mailboxes> PreviewWorker<M> {
     async fn run(&mut self) {
-        // If the list fails, previews are made when the mails are listed.
+        // If the list fails, previews are built when the mails are listed.
         let there = self.app.mailboxes.list(&Scope::All, 0, AT_THE_START).await.unwrap_or_default();
         self.waiting.extend(there.iter().rev().map(|mail| mail.letter));
         loop {
@@ -133,11 +133,11 @@ impl<M: Mailboxes> PreviewWorker<M> {
             self.is_rush = std::mem::take(&mut self.arrived) * SECOND_MS / passed_ms > RUSH;
             self.since_ms = now_ms;
         }
-        // A sudden rush counts at once, not only after a second.
+        // A sudden rush takes effect immediately, not only after a second.
         self.is_rush || self.arrived > RUSH
     }
 
-    /// Makes the preview of a mail, unless it exists already or the mail is gone.
+    /// Builds the preview of a mail, unless the preview already exists or the mail was deleted.
     async fn make(&self, letter: MailId) {
         if self.app.gists.has(letter) {
             return;

@@ -5,7 +5,8 @@
 //!  (mail, remote, dark) ─▶ RenderedHtml, shared ─▶ least recently used goes first, above RENDERED_BYTES_MAX
 //! ```
 //! A mail never changes, so its document stays valid until the mail is deleted. A request reads the mail
-//! first (`app.mail_in`), so no client gets a document of a mail that is gone, or that it may not see.
+//! first (`app.mail_in`), so no client gets a document of a deleted mail, or of a mail that the client may
+//! not see.
 #![expect(clippy::disallowed_types, reason = "held to look one document up; no loop of the mail's takes it")]
 
 use std::{
@@ -39,7 +40,7 @@ pub(crate) struct RenderKey {
     pub(crate) dark: bool,
 }
 
-/// A rendered document with notes about it.
+/// A rendered document with the data that its page shows about it.
 pub(crate) struct RenderedHtml {
     pub(crate) html: Bytes,
     /// Result of sanitizing, without its `html`.
@@ -54,7 +55,7 @@ impl RenderedHtml {
             findings::in_html(&clean.html, &mut links, until);
         }
         if until.has_ended() {
-            // Some links may be missing.
+            // Links may be missing because the time ran out.
             clean.over.get_or_insert(HtmlLimit::Time);
         }
         let html = Bytes::from(std::mem::take(&mut clean.html));
@@ -102,7 +103,7 @@ impl RenderedCache {
         Some(Arc::clone(rendered))
     }
 
-    /// Caches a document, unless it is incomplete because time ran out, or too large.
+    /// Caches a document, unless it is too large, or incomplete because time ran out.
     pub(crate) fn keep(&self, made: RenderKey, rendered: &Arc<RenderedHtml>) {
         let bytes = rendered.bytes();
         if rendered.clean.over == Some(HtmlLimit::Time) || bytes > ONE_BYTES_MAX {

@@ -7,12 +7,11 @@
 //! - with a token configured, they need the token (`Authorization: TOKEN`, `Bearer TOKEN`, Basic with the token as the
 //!   password, or `?token=`);
 //! - without a token, only this machine may see them: the peer is loopback, no header names a proxy, no
-//!   silent proxy was
-//!   noticed ([`super::silent_proxy`]), and the `Host` is a loopback address or `localhost` (a page whose name was rebound to
-//!   127.0.0.1 sends its own name);
+//!   silent proxy was noticed ([`super::silent_proxy`]), and the `Host` is a loopback address or `localhost` (a page
+//!   whose name was rebound to 127.0.0.1 sends its own name);
 //! - an address in a network of `mail-readers` may see them, with or without a token, under one of our
-//!   host names. Behind a
-//!   trusted proxy the address that the proxy names counts; behind any other proxy no address does.
+//!   host names. For a request through a trusted proxy, the address that the proxy names is checked; a request through
+//!   any other proxy has no such access.
 //!
 //! [`WHO_SEES`] has the same rules in the words of pages, refusals and the guide.
 //!
@@ -38,7 +37,7 @@ use super::{
 };
 use crate::mailbox::mailboxes::{Mailboxes, Scope};
 
-/// Host names of this service that a refusal lists.
+/// Maximum number of this service's host names that a refusal lists.
 const HOSTS_NAMED_MAX: usize = 10;
 /// Shortest token; a shorter one could be guessed.
 const TOKEN_BYTES_MIN: usize = 16;
@@ -79,8 +78,8 @@ impl Token {
         if secret.len() < TOKEN_BYTES_MIN { Err(TokenTooShort) } else { Ok(Self(secret.into())) }
     }
 
-    /// Compares in constant time, so that the time does not tell where a guess differs; the length is not
-    /// secret.
+    /// Compares in constant time, so that the duration does not reveal where a guess differs; the length is
+    /// not secret.
     fn is(&self, guess: &str) -> bool {
         self.0.as_bytes().ct_eq(guess.as_bytes()).into()
     }
@@ -92,7 +91,7 @@ impl std::fmt::Debug for Token {
     }
 }
 
-/// Access to all mail, as a page tells its reader.
+/// Access of a client to all mail, as shown on a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AllMail {
     /// The client may see all mail.
@@ -177,7 +176,7 @@ impl<M: Mailboxes> App<M> {
             && !self.silent_proxies.has(from.asker)
     }
 
-    /// Returns whether only a noticed proxy keeps this machine from seeing all mail.
+    /// Returns whether a noticed proxy is the only reason why this machine may not see all mail.
     fn is_closed_to(&self, from: RequestSource) -> bool {
         from.peer.0.ip().is_loopback() && self.silent_proxies.has(from.asker)
     }
@@ -228,7 +227,7 @@ impl<M: Mailboxes> App<M> {
         }
     }
 
-    /// Returns a sentence that tells who can read a page.
+    /// Returns a sentence that states who can read a page.
     pub(crate) fn readers(&self, scope: &Scope) -> String {
         if !scope.is_wide() {
             return self.readers_of_one();
@@ -245,7 +244,7 @@ impl<M: Mailboxes> App<M> {
         format!("{all}. Each inbox by itself can be read by {anyone} who knows its name.")
     }
 
-    /// Returns a sentence that tells who can read one inbox: the operator's own, if configured.
+    /// Returns a sentence that states who can read one inbox: the operator's own sentence, if configured.
     pub(crate) fn readers_of_one(&self) -> String {
         if self.on_loopback && self.config.warning == super::config::WARNING {
             "Anyone on this machine, or let in by a proxy, can read this inbox.".to_owned()
@@ -254,15 +253,15 @@ impl<M: Mailboxes> App<M> {
         }
     }
 
-    /// Returns that sentence for a page that shows no inbox.
+    /// Returns the sentence of [`Self::readers_of_one`], reworded for a page that shows no inbox.
     pub(crate) fn readers_of_each(&self) -> String {
         self.readers_of_one().replace("this inbox", "each inbox")
     }
 
-    /// Refuses a request under a host name that is not ours: the name of a page that was rebound to our
-    /// address (DNS rebinding), whose scripts could read and change every inbox like those of our own page.
-    /// An address and `localhost` cannot be the name of another page. A request without a name (HTTP/1.0)
-    /// does not come from a browser.
+    /// Refuses a request with a host name that is not ours. Such a name may belong to a page that was rebound
+    /// to our address (DNS rebinding), and whose scripts could read and change every inbox like those of our
+    /// own page. An address and `localhost` cannot be the name of another page. A request without a host name
+    /// (HTTP/1.0) does not come from a browser.
     pub(crate) fn check_host(&self, headers: &HeaderMap) -> Result<(), Fault> {
         let Some(host) = headers.get(header::HOST) else { return Ok(()) };
         let name = host.to_str().map(host_name).unwrap_or_default();
@@ -292,7 +291,7 @@ impl<M: Mailboxes> App<M> {
         if refused { self.refuse_foreign() } else { Ok(()) }
     }
 
-    /// Refuses requests of other sites' pages, whatever the method.
+    /// Refuses requests that pages of other sites make, whatever the method.
     pub(crate) fn check_asker(&self, headers: &HeaderMap) -> Result<(), Fault> {
         if asker(headers) == RequestInitiator::AnotherSite { self.refuse_foreign() } else { Ok(()) }
     }
@@ -324,14 +323,14 @@ impl RequestSource {
     }
 }
 
-/// Initiator of a request, as far as its headers tell.
+/// Initiator of a request, as far as the request's headers show it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RequestInitiator {
     /// Our own page, the person at the browser, or a program that is not a browser.
     OwnPageOrProgram,
     /// A page of another origin.
     AnotherSite,
-    /// A browser that does not tell the initiator: a GET has no `Origin`, and `Sec-Fetch-Site` only for
+    /// A browser that does not reveal the initiator: a GET has no `Origin`, and `Sec-Fetch-Site` only for
     /// trustworthy addresses (https, and this machine; Fetch Metadata, 2).
     UntoldBrowser,
 }
@@ -360,9 +359,9 @@ pub(crate) fn asker(headers: &HeaderMap) -> RequestInitiator {
     }
 }
 
-/// Returns whether a browser fetches a part of a page: a mail's frame has our origin, and a picture that the
-/// mail names is not the reader's intention. Requests of our script have the destination `empty`, links
-/// `document`.
+/// Returns whether a browser fetches a subresource of a page, such as a picture. A mail's frame has our
+/// origin, but the reader did not choose the pictures that a mail names. Requests of our script have the
+/// destination `empty`, links `document`.
 fn is_for_a_picture(headers: &HeaderMap) -> bool {
     headers
         .get(HeaderName::from_static("sec-fetch-dest"))
@@ -403,7 +402,7 @@ fn given(headers: &HeaderMap, query: Option<&str>) -> Vec<String> {
     given
 }
 
-/// Returns whether a header that proxies and their services add shows that a proxy forwards the request.
+/// Returns whether the request has a header that proxies or proxy services add.
 fn through_a_proxy(headers: &HeaderMap) -> bool {
     const NAMES: [&str; 7] = [
         "forwarded",

@@ -78,7 +78,7 @@ pub(crate) enum Fault {
     )]
     ForeignHost {
         name: String,
-        /// Names that the operator configured, each after a comma.
+        /// Names that the operator configured, each preceded by a comma.
         named: String,
     },
     #[error("not supported: {0}")]
@@ -156,7 +156,7 @@ impl Fault {
         }
     }
 
-    /// Returns advice to the reader, which also tells whether the error is the reader's or ours.
+    /// Returns advice to the reader, which also says whether the reader or the server is at fault.
     fn advice(&self) -> &'static str {
         match self {
             Self::NoSuchPage | Self::NoSuchMethod | Self::NoSuchPart => {
@@ -196,7 +196,7 @@ impl Fault {
         }
     }
 
-    /// Returns the table of access rules for refusals of all mail; otherwise empty.
+    /// Returns the table of access rules if the error refuses access to all mail; otherwise empty.
     fn table(&self) -> &'static [(&'static str, &'static str, &'static str)] {
         match self {
             Self::TokenNeeded | Self::OnlyFromHere(_) | Self::BehindProxy(_) => &WHO_SEES,
@@ -205,7 +205,7 @@ impl Fault {
     }
 }
 
-/// Builds the JSON response; [`around`] turns it into a page for browsers.
+/// Builds the JSON response; [`request_middleware`] turns it into a page for browsers.
 impl IntoResponse for Fault {
     fn into_response(self) -> Response {
         let status = self.status();
@@ -226,7 +226,7 @@ impl IntoResponse for Fault {
         if matches!(status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS) {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static("2"));
         }
-        // Rates are counted by the minute.
+        // Rates are counted per minute.
         if status == StatusCode::TOO_MANY_REQUESTS {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static("60"));
         }
@@ -356,7 +356,7 @@ pub(crate) fn page(template: &impl Template) -> Result<Response, Fault> {
     long_page(template, 0)
 }
 
-/// Renders a page whose lists take about `lists_bytes` beyond the template itself.
+/// Renders a page whose lists take about `lists_bytes` in addition to the template itself.
 pub(crate) fn long_page<T: Template>(template: &T, lists_bytes: usize) -> Result<Response, Fault> {
     let mut html = String::with_capacity(T::SIZE_HINT + lists_bytes);
     template.render_into(&mut html).map_err(|error| {

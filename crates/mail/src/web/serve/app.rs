@@ -39,14 +39,15 @@ use crate::{
     },
 };
 
-/// Most large mails that wait to be rendered.
+/// Maximum number of large mails that wait to be rendered.
 const RENDERS_WAITING_MAX: usize = 256;
 /// Category of event listeners in the clients' account.
 const LISTENERS: Category = Category(0);
-/// Time that a client waits for another client's listeners to be closed, and interval between two attempts.
+/// Maximum time that a client waits for another client's listeners to be closed, and interval between two
+/// attempts.
 const GIVE_WAY_MAX: Duration = Duration::from_secs(1);
 const GIVE_WAY_LOOK: Duration = Duration::from_millis(5);
-/// Most searches that wait to run.
+/// Maximum number of searches that wait to run.
 const SEARCHES_WAITING_MAX: usize = 64;
 
 pub(crate) struct App<M> {
@@ -65,7 +66,7 @@ pub(crate) struct App<M> {
     pub(crate) silent_proxies: SilentProxies,
     /// Account of listeners, created by the web's thread for the first listener.
     listeners: OnceLock<Accounts>,
-    /// Number of listeners so far.
+    /// Number of listeners created so far.
     listened: AtomicU64,
     pub(crate) renders: Arc<JobQueue>,
     pub(crate) searches: Arc<JobQueue>,
@@ -242,7 +243,8 @@ mod tests {
         Client::of(httpd::Client(Ipv4Addr::new(192, 0, 2, last).into()))
     }
 
-    /// The client with the most live pages loses some to others; eight addresses once took all 2,048 slots.
+    /// The client with the most live pages loses some of them to other clients. Eight addresses once took all
+    /// 2,048 slots.
     #[tokio::test]
     async fn who_has_most_live_pages_gives_way() {
         let (_stop, stopping) = watch::channel(false);
@@ -275,7 +277,8 @@ mod tests {
         assert_eq!(others.len(), 20, "each of the others has a place");
     }
 
-    /// Each live page from a shared network counts as a client of its own, so none of them holds the most.
+    /// Each live page from a shared network counts as a separate client, so none of them holds the most
+    /// slots.
     #[tokio::test]
     async fn live_pages_of_shared_networks_are_clients_each() {
         for (shared, is_one_client) in [("203.0.113.0/24", true), ("192.0.2.0/24", false)] {

@@ -37,8 +37,8 @@ pub(crate) static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
         hash(THEME),
         hash(STYLE)
     );
-    // The text is ASCII, so the conversion succeeds; the fallback allows nothing, as a browser without a
-    // policy would allow everything.
+    // The text is ASCII, so the conversion succeeds. The fallback allows nothing, because a browser allows
+    // everything without a policy.
     HeaderValue::from_str(&policy).unwrap_or(HeaderValue::from_static("default-src 'none'"))
 });
 
@@ -52,7 +52,7 @@ fn version(content: &str) -> String {
     format!("{:016x}", xxh3_64(content.as_bytes()))
 }
 
-/// Serves the current version of an asset whatever version is requested; caches may keep it only if the
+/// Serves the current version of an asset, whichever version is requested; caches may keep it only if the
 /// versions match.
 pub(crate) async fn asset(
     PathParams((asked, name)): PathParams<(String, String)>,

@@ -6,9 +6,9 @@
 //!  a mail's bytes ───┼─▶ hold ─▶ used ≤ bytes_max, a client's ≤ half ─▶ BudgetGuard, given back when dropped
 //!  a response ───────┘     └─▶ 503, Retry-After
 //! ```
-//! Without it the only limit was 32 MiB for each of 4,096 anonymous connections. Large items (more than
+//! Without a budget the only limit was 32 MiB for each of 4,096 anonymous connections. Large items (more than
 //! [`SMALL_BYTES_MAX`]) may not use the last eighth, so that a client that fills the budget with them does
-//! not block pages and small requests. *Who writes:* the web's thread, and the helpers that read mails.
+//! not block pages and small requests. *Writers:* the web's thread, and the helpers that read mails.
 #![expect(clippy::disallowed_types, reason = "held for a few additions, by the web's thread and its helpers")]
 
 use std::{
@@ -37,16 +37,16 @@ const CLIENT_SHARE: u64 = 2;
 pub(crate) struct Budget {
     bytes_max: u64,
     used: Mutex<BudgetUse>,
-    /// Notified when memory is given back.
+    /// Notified when memory is released.
     freed: Notify,
     counters: Arc<Counters>,
 }
 
 struct BudgetUse {
     bytes: u64,
-    /// Share of the budget that all servers of the process have in common, if there is one.
+    /// Share of the memory budget that all servers of the process have in common, if there is one.
     share: Option<Share>,
-    /// Bytes charged to each client, without this machine.
+    /// Bytes charged to each client except this machine.
     of_client: HashMap<Client, u64>,
 }
 
@@ -78,7 +78,8 @@ impl Budget {
     /// Charges bytes to a client. `in_all` is the total size of the item that they belong to.
     fn take(&self, client: Client, bytes: u64, in_all: u64) -> bool {
         let mut used = self.used();
-        // Other servers of the process may use so much that less is left for this one.
+        // Other servers of the process may use so much memory that less than `bytes_max` is left for this
+        // one.
         let limit = used.share.as_ref().map_or(u64::MAX, |share| share.limit() as u64);
         let most = self.bytes_max.min(limit);
         let for_small = if in_all > SMALL_BYTES_MAX { most / SMALL_SHARE } else { 0 };
@@ -122,7 +123,7 @@ impl Budget {
     }
 }
 
-/// Charged bytes, given back on drop.
+/// Charged bytes, released on drop.
 pub(crate) struct BudgetGuard {
     budget: Arc<Budget>,
     client: Client,
@@ -130,7 +131,7 @@ pub(crate) struct BudgetGuard {
 }
 
 impl BudgetGuard {
-    /// Charges more bytes, or fails if they are not free.
+    /// Charges more bytes, or fails if the budget has no room for them.
     pub(crate) fn grow(&mut self, bytes: u64) -> Result<(), Fault> {
         if self.try_grow(bytes) { Ok(()) } else { Err(Fault::from(Unavailable::NoRoom)) }
     }
@@ -143,13 +144,13 @@ impl BudgetGuard {
         taken
     }
 
-    /// Replaces the charge with one of this many bytes, and waits for them for a time.
+    /// Replaces the charge with one of `bytes` bytes, and waits up to `at_most` until the budget has room.
     pub(crate) async fn wait_for(&mut self, bytes: u64, at_most: Duration) -> Result<(), Fault> {
         self.release();
         let budget = Arc::clone(&self.budget);
         let taken = async {
             loop {
-                // Registers for notification before the attempt, so that none is missed.
+                // The registration precedes the attempt, so that no notification is missed.
                 let freed = budget.freed.notified();
                 if self.try_grow(bytes) {
                     return;
@@ -163,13 +164,13 @@ impl BudgetGuard {
         self.grow(bytes)
     }
 
-    /// Gives all bytes back.
+    /// Releases all bytes.
     pub(crate) fn release(&mut self) {
         self.budget.give_back(self.client, std::mem::take(&mut self.bytes));
     }
 }
 
-/// Bytes of a mail that is read are charged to its client.
+/// Bytes read from a mail are charged to the mail's client.
 impl ReadBudget for BudgetGuard {
     fn reserve(&mut self, bytes: u64) -> bool {
         self.try_grow(bytes)

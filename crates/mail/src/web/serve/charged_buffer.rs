@@ -1,4 +1,4 @@
-//! Buffer for responses: its client is charged for the memory before anything is written into it.
+//! Buffer for responses; memory is charged to the client before anything is written.
 
 use std::{io, mem};
 
@@ -31,7 +31,7 @@ impl ChargedBuffer {
         (self.out, self.held)
     }
 
-    /// Discards the written bytes and gives their memory back.
+    /// Discards the written bytes and releases their memory.
     pub(crate) fn clear(&mut self) {
         drop(mem::take(&mut self.out));
         self.held.release();

@@ -40,13 +40,13 @@ impl Client {
     }
 
     /// Returns the client's key in an account. Each request from this machine or a `shared` network counts as
-    /// a client of its own, as anybody may be behind it.
+    /// a separate client, as anybody may be behind such an address.
     pub(crate) fn key(self, number: u64, shared: &[Network]) -> ClientKey {
         ClientKey::of_connection(self.0, number, shared)
     }
 
-    /// Returns how many of `most` shared slots a client may hold: half of those that the others leave. All
-    /// clients hold `held`, this client `own` of them.
+    /// Returns how many of `most` shared slots a client may hold, which is half of the slots that the others
+    /// leave. All clients together hold `held`, this client `own` of them.
     pub(crate) fn share(most: usize, held: usize, own: usize) -> usize {
         (most + own).saturating_sub(held) / 2
     }

@@ -6,11 +6,11 @@ use engine::{network::Network, share::ClientBudget, tls::CertificateSource};
 
 use crate::{search::index::IndexLocation, web::serve::access::Token};
 
-/// Mails rendered at the same time outside of the web's own thread.
+/// Maximum number of mails rendered at the same time outside of the web's own thread.
 pub(crate) const RENDER_THREADS_MAX: usize = 4;
-/// Searches that read and parse mails at the same time.
+/// Maximum number of searches that read and parse mails at the same time.
 pub(crate) const SEARCH_THREADS_MAX: usize = 2;
-/// Largest form or JSON document; mails submitted by the API have a limit of their own.
+/// Largest form or JSON document; mails submitted by the API have their own limit.
 pub(crate) const BODY_BYTES_MAX: usize = 64 * 1024;
 
 /// Default warning on pages that show mail.
@@ -33,33 +33,33 @@ pub struct Config {
     pub token: Option<Token>,
     /// Warning on every page that shows mail.
     pub warning: String,
-    /// Terms of use, one entry a paragraph.
+    /// Terms of use, one entry per paragraph.
     pub terms: Vec<String>,
     /// Contact for reports of abuse: an address or a URL.
     pub abuse: Option<String>,
-    /// Most open connections; beyond, idle ones are closed first, and if none is idle a new one waits in the
-    /// kernel's queue. One address may have a sixteenth of them at most.
+    /// Maximum number of open connections. When it is reached, idle ones are closed first, and if none is
+    /// idle, a new one waits in the kernel's queue. One address may have at most a sixteenth of them.
     pub connections_max: usize,
     /// Memory budget for clients, shared by all servers of the process; `None`: each limit applies by itself.
     pub client_budget: Option<Arc<ClientBudget>>,
     /// Host names of the pages in addition to addresses and `localhost`; `*`: any.
     pub http_hosts: Vec<String>,
-    /// Networks whose clients may see more than one inbox at a time, as this machine may without a token.
+    /// Networks whose clients may see more than one inbox at a time, like this machine without a token.
     pub readers: Vec<Network>,
     /// Location of the search index; `None`: searches open the mails themselves.
     pub index: Option<IndexLocation>,
-    /// Memory for requests in all: bodies, mails read for a response, and responses until they are taken. One
-    /// address may use half of it; requests beyond get 503.
+    /// Total memory for requests: bodies, mails read for a response, and responses until they are taken. One
+    /// address may use half of it; requests beyond that get 503.
     pub http_bytes_max: u64,
-    /// Proxies that are trusted to name the client (`X-Forwarded-For`, `Forwarded`); of any other peer the
-    /// own address counts.
+    /// Proxies that are trusted to name the client (`X-Forwarded-For`, `Forwarded`). Any other peer is the
+    /// client itself.
     pub proxies: Vec<Network>,
-    /// Networks in which each live page counts as a client of its own: a large NAT, or a proxy that names no
-    /// clients.
+    /// Networks in which each live page counts as a separate client, such as a large NAT, or a proxy that
+    /// names no clients.
     pub shared_networks: Vec<Network>,
     /// Certificate for https; `None`: http.
     pub tls: Option<CertificateSource>,
-    /// Most live pages, streams and waiting requests; further ones get 503.
+    /// Maximum number of live pages, streams and waiting requests; further ones get 503.
     pub listeners_max: usize,
 }
 

@@ -61,7 +61,7 @@ engine::counters! {
     }
 }
 
-/// Values of the counters. One thread writes nearly all of them, so an atomic addition is uncontended.
+/// Values of the counters. One thread writes nearly all of them, so atomic additions are uncontended.
 #[derive(Debug)]
 pub(crate) struct Counters {
     cells: Box<[AtomicU64]>,

@@ -1,13 +1,13 @@
-//! Queue of jobs for the helpers: a bounded number runs at a time, clients take turns, and a bounded number
-//! waits.
+//! Queue of jobs for the helpers. The numbers of running and of waiting jobs are bounded, and clients take
+//! turns.
 //!
 //! ```text
 //!  client a: ▯▯▯▯▯ ─┐
-//!  client b: ▯      ├─ a, b, c, a, a … ─▶ up to `running_max` at work, of one client one fewer ─▶ a blocking thread
+//!  client b: ▯      ├─ a, b, c, a, a … ─▶ up to `running_max` at work, one fewer for one client ─▶ a blocking thread
 //!  client c: ▯ ─────┘
 //! ```
 //! With a plain FIFO queue one client's long jobs would block everybody's pages. The permit is held by the
-//! job itself, not by the request that waits for it: an abandoned job keeps its thread until it notices.
+//! job itself, not by the request that waits for the job: an abandoned job keeps its thread until it notices.
 #![expect(
     clippy::disallowed_types,
     reason = "held to put one waiter in or out; no loop of the mail's takes it"
@@ -90,17 +90,17 @@ impl JobQueue {
             if own == 0 {
                 state.order.push_back(client);
             }
-            // The waiting jobs of other clients may be blocked only by their client's share of running jobs,
-            // so this one may run.
+            // Other clients' jobs may be waiting only because of those clients' own limits on running jobs,
+            // so this job may run.
             self.grant(&mut state);
             (name, granted)
         };
         let _waiting = QueueSlot { turns: self, client, name };
-        // The sender is owned by this queue, which `self` keeps alive.
+        // This queue owns the sender, and `self` keeps the queue alive.
         granted.await.map_err(|_| Fault::Broken)
     }
 
-    /// Returns whether a client may start a job; one of several running jobs is left to other clients.
+    /// Returns whether a client may start a job. If several jobs may run, one is left to other clients.
     fn has_room(&self, state: &State, client: Client) -> bool {
         let own = state.running.get(&client).copied().unwrap_or(0);
         state.running_in_all < self.running_max && own < (self.running_max - 1).max(1)
@@ -122,7 +122,7 @@ impl JobQueue {
             }
             let turn = self.begin(state, client);
             if let Err(unwanted) = grant.send(turn) {
-                // The permit is ended here, as its drop would take the lock again.
+                // The permit is ended here, because its drop would take the lock again.
                 let mut unwanted = unwanted;
                 unwanted.is_over = true;
                 state.end(client);

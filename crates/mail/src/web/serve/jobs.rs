@@ -5,9 +5,9 @@
 //!                                                                            └▶ large: a permit, a thread, a time
 //!  app.search ─▶ a queue of its own ─▶ a bunch of mails: read, parsed, freed
 //! ```
-//! Rendering, searching and reads of the disk have threads of their own, so that none waits for another;
-//! search threads have low priority ([`crate::web::serve::low_priority_pool`]). Every job is told when its
-//! client has disconnected.
+//! Rendering, searching and disk reads have separate threads, so that none of them waits for another; search
+//! threads have low priority ([`crate::web::serve::low_priority_pool`]). Every job can tell when its client
+//! has disconnected.
 
 use std::{
     cell::Cell,
@@ -34,10 +34,10 @@ const RENDER_HERE_BYTES_MAX: usize = 16 * 1024;
 /// Processor time for the HTML of one mail; HTML within the cost limits takes a tenth of it.
 const RENDER_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// Bytes of mails that are parsed at the same time, for renders and for searches each. The parser's copies
-/// take up to three times as much; four of the largest mails at once took 450 MB.
+/// Total size of the mails that are parsed at the same time, for renders and for searches each. The parser's
+/// copies take up to three times as much; four of the largest mails at once took 450 MB.
 pub(crate) const PARSING_BYTES_MAX: usize = 32 * 1024 * 1024;
-/// Bytes for which one permit stands.
+/// Number of bytes that one permit covers.
 const PERMIT_BYTES: usize = 1024;
 /// Number of permits for [`PARSING_BYTES_MAX`].
 pub(crate) const PARSING_PERMITS: usize = PARSING_BYTES_MAX / PERMIT_BYTES;
@@ -46,7 +46,7 @@ fn permits(bytes: usize) -> u32 {
     u32::try_from((bytes / PERMIT_BYTES).clamp(1, PARSING_PERMITS)).unwrap_or(u32::MAX)
 }
 
-/// Age up to which mails are always candidates, and most of these: the event of a mail reaches the index some
+/// Mails up to this age are always candidates, up to this number: the event of a mail reaches the index some
 /// milliseconds after the mail can be read.
 const FRESH_MS: u64 = 5_000;
 const FRESH_MAX: usize = 500;
@@ -66,8 +66,8 @@ impl Deref for ChargedMail {
 }
 
 impl<M: Mailboxes> App<M> {
-    /// Reads a mail if it exists within the scope. The scope is checked against the mail itself, wherever the
-    /// ID came from.
+    /// Reads a mail if it exists within the scope. The scope is checked against the mail itself, whatever the
+    /// source of the ID.
     pub(crate) async fn mail_in(
         &self,
         client: Client,
@@ -101,7 +101,7 @@ impl<M: Mailboxes> App<M> {
         self.large(client, mail.raw.len(), move |until| work(&mail, until)).await
     }
 
-    /// Runs work over this many bytes: on this thread if they are few, otherwise on a helper with a permit.
+    /// Runs work over this many bytes: on this thread if there are few, otherwise on a helper with a permit.
     pub(crate) async fn large<T: Send + 'static>(
         &self,
         client: Client,
@@ -147,7 +147,7 @@ impl<M: Mailboxes> App<M> {
         let begun_ns = Cell::new(None);
         StepLimit::new(move || {
             let now_ns = clock::thread_cpu_ns();
-            // The first call comes from the thread that does the work.
+            // The first call is made by the thread that does the work.
             let begun_ns = begun_ns.get().unwrap_or_else(|| {
                 begun_ns.set(Some(now_ns));
                 now_ns
@@ -193,7 +193,7 @@ impl<M: Mailboxes> SearchBackend for ClientSearch<'_, M> {
         after: Option<(u64, MailId)>,
     ) -> Result<Option<Candidates>, Fault> {
         let Some(index) = self.app.index.clone() else { return Ok(None) };
-        // A single inbox is walked, unless it is large.
+        // A single inbox is searched without the index, unless it is large.
         let few = match scope {
             Scope::Inbox(_) => self.app.mailboxes.count(scope).await? <= search::OPENED_MAX as u64,
             Scope::Prefix { .. } | Scope::All => false,

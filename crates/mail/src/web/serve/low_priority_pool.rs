@@ -1,5 +1,4 @@
-//! Helper threads of low priority for searches, which parse thousands of mails, so that other pages do not
-//! wait for them.
+//! Low-priority helper threads for searches, which parse thousands of mails and must not delay other pages.
 //!
 //! The kernel lets a computing thread run for some milliseconds before another thread gets the processor,
 //! unless the other has a higher priority. With low priority a search does not delay pages, and on an idle
@@ -46,7 +45,7 @@ impl LowPriorityPool {
 }
 
 impl Drop for LowPriorityPool {
-    /// Does not wait for a running search.
+    /// A drop does not wait for a running search.
     fn drop(&mut self) {
         if let Some(runtime) = self.0.take() {
             runtime.shutdown_background();

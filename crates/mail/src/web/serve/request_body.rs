@@ -14,7 +14,7 @@ use crate::web::serve::{
     answer::Fault, app::App, budget::BudgetGuard, client::Client, config::BODY_BYTES_MAX,
 };
 
-/// A body of at most `BYTES_MAX` bytes; a longer one is refused, as is one that does not fit the budget.
+/// A body of at most `BYTES_MAX` bytes. Longer bodies, and bodies that do not fit the budget, are refused.
 pub(crate) struct ChargedBody<const BYTES_MAX: usize = BODY_BYTES_MAX> {
     pub(crate) bytes: Bytes,
     pub(crate) held: BudgetGuard,
@@ -33,7 +33,7 @@ impl<M: Mailboxes, const BYTES_MAX: usize> FromRequest<Arc<App<M>>> for ChargedB
         }
         let mut pieces = body.into_data_stream();
         let mut bytes = Vec::new();
-        // Received bytes are charged, not announced ones: an announcement takes no memory.
+        // Only received bytes are charged: an announced length takes no memory.
         while let Some(piece) = pieces.next().await {
             let piece = piece.map_err(|_| Fault::Bad("the request body was interrupted".to_owned()))?;
             if bytes.len() + piece.len() > BYTES_MAX {

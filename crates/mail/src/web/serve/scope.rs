@@ -104,7 +104,8 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for PathPar
     }
 }
 
-/// Parameters of the query; one that cannot be parsed gives the same kind of error as any other, as JSON.
+/// Parameters of the query. Parameters that cannot be parsed give the same kind of JSON error as any other
+/// fault.
 pub(crate) struct QueryParams<T>(pub(crate) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for QueryParams<T> {

@@ -1,4 +1,4 @@
-//! Detection of proxies that forward requests without telling so.
+//! Detection of proxies that forward requests without adding proxy headers.
 //!
 //! ```text
 //!  strangers ──▶ nginx, without proxy_set_header ──HTTP/1.0, Host: 127.0.0.1:8025──▶ pages: "this machine asks"
@@ -6,9 +6,8 @@
 //! A request of such a proxy looks like one from the proxy's own machine. Two signs reveal it:
 //! - HTTP/1.0 from this machine, which nginx uses for origins up to 1.29.6;
 //! - a host name from the browser that differs from the request's `Host`: in `Origin` or `Referer` if the
-//!   browser says that
-//!   the page is our own or says nothing (only for this machine: elsewhere a link from another site looks the same), and in
-//!   `x-page-host`, which the script of our own pages sends.
+//!   browser says that the page is our own or does not say anything about it (only for this machine: elsewhere a link
+//!   from another site looks the same), and in `x-page-host`, which the script of our own pages sends.
 //!
 //! A noticed address loses its own rights until the process ends: all mail together then needs a token, or a
 //! trusted proxy that names a reader. *Bound:* [`OTHERS_MAX`] addresses in addition to this machine; beyond
@@ -27,9 +26,9 @@ use axum::http::{HeaderMap, HeaderName, Uri, Version, header};
 
 use super::client::Client;
 
-/// Most addresses in readers' networks that are remembered as proxies.
+/// Maximum number of addresses in readers' networks that are remembered as proxies.
 const OTHERS_MAX: usize = 256;
-/// Bytes of a host name that a sign shows.
+/// Maximum number of bytes of a host name that a sign shows.
 const HOST_BYTES_MAX: usize = 100;
 /// Header of our pages' script: the host in the browser's address bar.
 const PAGE_HOST: HeaderName = HeaderName::from_static("x-page-host");
@@ -58,8 +57,8 @@ impl std::fmt::Display for ProxySign {
 }
 
 impl ProxySign {
-    /// Returns the sign in a request. `is_here`: the request comes from this machine; `is_direct`: not
-    /// through a trusted proxy.
+    /// Returns the sign in a request. `is_here` is true if the request comes from this machine, `is_direct`
+    /// if it does not come through a trusted proxy.
     pub(crate) fn of(version: Version, headers: &HeaderMap, is_here: bool, is_direct: bool) -> Option<Self> {
         if is_here && is_direct && version <= Version::HTTP_10 {
             return Some(Self::Http10);
@@ -68,14 +67,14 @@ impl ProxySign {
         let host = text(header::HOST).map(super::access::host_name).unwrap_or_default();
         let of_script = text(PAGE_HOST).map(|host| super::access::host_name(host).to_owned());
         let named = of_script.or_else(|| {
-            // A link on a page of another site names that site's host without any proxy.
+            // Without any proxy, a link on another site's page names that site's host.
             let is_own =
                 matches!(text(HeaderName::from_static("sec-fetch-site")), None | Some("same-origin"));
             let of = |name| text(name).and_then(host_of);
             let of_browser = || of(header::ORIGIN).or_else(|| of(header::REFERER));
             if is_here && is_own { of_browser() } else { None }
         })?;
-        // A page opened on this machine by one of its own names is not a sign.
+        // A page that this machine opened under one of the machine's own names is not a sign.
         let is_other = !named.is_empty()
             && !named.eq_ignore_ascii_case(host)
             && !super::access::is_this_machines_name(&named);
@@ -101,12 +100,12 @@ pub(crate) struct SilentProxies {
     why: OnceLock<ProxySign>,
 }
 
-/// Result of [`SilentProxies::note`].
+/// Result of [`SilentProxies::remember_proxy`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NoteOutcome {
     New,
     Known,
-    /// No room is left to remember the proxy: from now on every address counts as a proxy.
+    /// There is no room to remember the proxy: from now on every address counts as a proxy.
     Full,
 }
 

@@ -1,10 +1,10 @@
-//! Rest of a request's body after the response is known.
+//! Rest of a request's body when the response is already known.
 //!
 //! A handler that refuses a request does not read its body. If the rest has not arrived by then, hyper closes
 //! the connection after the response without notice, and a client that reuses the connection loses its next
-//! request. So the rest is read and discarded before the response is sent, which also keeps a client that is
-//! still writing from being reset before it reads. A rest that is too long or too slow is left unread, and
-//! `Connection: close` tells the client.
+//! request. The rest is therefore read and discarded before the response is sent. This also prevents a reset
+//! of the connection while the client is still writing and has not read the response. A rest that is too long
+//! or too slow is left unread, and `Connection: close` informs the client.
 
 use std::{
     pin::Pin,
@@ -22,9 +22,10 @@ use tokio::sync::oneshot;
 
 use crate::web::serve::config::BODY_BYTES_MAX;
 
-/// Bytes that are discarded: as many as most handlers would have read.
+/// Maximum number of bytes of a body's rest that are discarded, which is as many as most handlers would have
+/// read.
 const REST_BYTES_MAX: usize = BODY_BYTES_MAX;
-/// Time for discarding them.
+/// Maximum time for discarding the rest of a body.
 const REST_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// Body of a request, lent to a handler: the rest comes back when the handler drops it.
@@ -76,13 +77,13 @@ impl Drop for LentBody {
 }
 
 impl UnreadBody {
-    /// Reads and discards the rest. Returns whether the connection can take another request.
+    /// Reads and discards the rest of the body. Returns whether the connection can take another request.
     pub(crate) async fn read(mut self) -> bool {
         let mut body = match self.body.try_recv() {
             Ok(_) if self.waits => return false,
             Ok(body) => body,
             Err(oneshot::error::TryRecvError::Closed) => return true,
-            // The body is still being read.
+            // The handler is still reading the body.
             Err(oneshot::error::TryRecvError::Empty) => return false,
         };
         let to_its_end = async {

@@ -1,4 +1,4 @@
-//! Events and Mailpit's API: what clients of other programs are answered.
+//! Tests of events and of Mailpit's API, with requests as other programs' clients send them.
 
 use super::super::{serve::config::BODY_BYTES_MAX, *};
 use super::{PATIENCE, Site, next_event};
@@ -19,7 +19,7 @@ fn arrivals_and_deletions_are_told_live() {
         site.agent.get(site.url(&format!("/inbox/ann@night.test/events?after={first}"))).call().unwrap();
     assert_eq!(answer.headers()["content-type"], "text/event-stream");
     let mut events = BufReader::new(answer.into_body().into_reader());
-    // The mail that arrived after the page was built and before the stream began.
+    // This mail arrived after the page was built and before the stream began.
     let (row, id) = next_event(&mut events, "arrived");
     assert!(id == between && row.contains("between"));
     site.deliver("bob", "Subject: not for ann\r\n\r\n");
@@ -139,8 +139,8 @@ fn mailpits_events_come_by_websocket() {
     });
 }
 
-/// A request whose handler does not read the body, sent in two parts: after the response the connection is
-/// still usable, or the response has told that it closes.
+/// Sends a request whose handler does not read the body, in two parts. After the response the connection is
+/// still usable, or the response has announced that it closes.
 #[test]
 fn a_connection_that_ends_behind_an_answer_is_said_to_end() {
     let site = Site::new();
@@ -159,7 +159,7 @@ fn a_connection_that_ends_behind_an_answer_is_said_to_end() {
         let mut stream = std::net::TcpStream::connect(site.web.address()).unwrap();
         write!(stream, "{head}\r\nHost: {}\r\nContent-Length: {bytes}\r\n\r\n", site.web.address()).unwrap();
         stream.set_read_timeout(Some(after_the_answer)).unwrap();
-        // The server may respond before it has the body, or wait for it.
+        // The server may respond before the body has arrived, or wait for it.
         let _ = stream.peek(&mut [0]);
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let next =
@@ -175,7 +175,7 @@ fn a_connection_that_ends_behind_an_answer_is_said_to_end() {
         assert!(closes || said.contains("user-agent: *"), "{head}: {said}");
         assert_eq!(closes, bytes > BODY_BYTES_MAX || head.contains("Expect"), "{head}: {said}");
     }
-    // An invalid request gets a response that tells that the connection closes.
+    // An invalid request gets a response with `Connection: close`.
     let mut stream = std::net::TcpStream::connect(site.web.address()).unwrap();
     stream.write_all(b"NONSENSE\r\n\r\n").unwrap();
     let mut said = String::new();
@@ -184,7 +184,7 @@ fn a_connection_that_ends_behind_an_answer_is_said_to_end() {
     assert!(said.starts_with("http/1.1 400") && said.contains("\r\nconnection: close"), "{said}");
 }
 
-/// No operation of the OpenAPI document changes anything for a page of another site, including a GET with
+/// No operation of the OpenAPI document lets a page of another site change anything, not even a GET with
 /// `delete=`.
 #[test]
 fn no_operation_of_the_document_changes_anything_for_another_site() {
@@ -209,7 +209,7 @@ fn no_operation_of_the_document_changes_anything_for_another_site() {
     assert_eq!(site.get("/api/v1/messages").json()["total"], 1);
 }
 
-/// Fills the parameters of a path of the document.
+/// Fills in the parameters of a path from the document.
 fn filled(path: &str, id: &str) -> String {
     path.replace("{domain}", "public")
         .replace("{inbox}", "ann")
@@ -220,7 +220,8 @@ fn filled(path: &str, id: &str) -> String {
         .replace("{file}", &format!("{id}.txt"))
 }
 
-/// The document, the page and the routes come from one list: every operation of the document is served.
+/// The OpenAPI document, its page and the routes come from one list: every operation of the document is
+/// served.
 #[test]
 fn every_operation_of_the_document_is_answered() {
     let site = Site::new();

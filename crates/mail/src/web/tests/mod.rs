@@ -17,7 +17,7 @@ use crate::{
 };
 
 const TOKEN: &str = "0123456789abcdef-token";
-/// Timeout of a test's waits.
+/// Timeout for waits in tests.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(super) struct Site {
@@ -138,7 +138,7 @@ fn an_inbox_lists_what_came_and_says_that_it_is_public() {
     let page = site.page("/inbox/ann@night.test");
     assert!(page.contains("&#60;b&#62;Hi&#60;/b&#62; &#38; bye"), "{page}");
     assert!(page.contains(&format!("/inbox/ann@night.test/{id}")));
-    // The server listens on loopback only, and the page describes exactly that.
+    // The server listens on loopback only, and the page says so.
     assert!(page.contains("Anyone on this machine, or let in by a proxy, can read this inbox."));
     assert!(
         site.page("/about").contains("Anyone on this machine, or let in by a proxy, can read each inbox.")
@@ -201,7 +201,7 @@ fn the_html_is_framed_and_its_remote_content_waits() {
         policy.contains("sandbox allow-same-origin allow-popups") && policy.contains("img-src 'self' data:;")
     );
     assert!(!policy.contains("script") && !policy.contains("allow-top-navigation"), "{policy}");
-    // The mail's own picture is at the path that the frame names, with a picture's type.
+    // The mail's own picture is served at the path in the frame, with a picture's media type.
     let (_, rest) = frame.body.split_once("src=\"attachments/").unwrap();
     let picture = site.get(&format!("{base}/attachments/{}", rest.split('"').next().unwrap()));
     assert_eq!((picture.status, picture.header("content-type")), (200, "image/bmp"));
@@ -296,7 +296,7 @@ fn without_a_token_only_this_machine_sees_more_than_one_inbox() {
     for path in WIDE {
         assert_eq!(site.get(path).status, 200, "{path}");
         assert_eq!(site.ask("GET", path, &[("x-forwarded-for", "192.0.2.1")], "").status, 403, "{path}");
-        // A valid host name tells nothing about the client.
+        // A valid host name proves nothing about the client.
         assert_eq!(site.ask("GET", path, &[("host", "mail.night.test")], "").status, 403, "{path}");
     }
 }
@@ -344,7 +344,7 @@ fn a_get_that_deletes_is_a_change() {
                 assert_eq!(answer.status, 403, "{method} {path} {foreign:?}: {}", answer.body);
             }
         }
-        // Reading is not a change, and does not mark the mail read either.
+        // Reading is not a change, and a read from another site does not mark the mail read.
         assert_eq!(site.ask("GET", &format!("/api/v1/message/{id}"), foreign, "").status, 200);
     }
     assert_eq!(site.get("/api/v1/messages").json()["unread"], 4);
@@ -360,7 +360,7 @@ fn a_get_that_deletes_is_a_change() {
     assert_eq!(site.get("/api/v1/messages").json()["total"], 1);
 }
 
-/// A mail's frame has our origin, but a picture that the mail names is not the reader's intention.
+/// A mail's frame has our origin, but a request for a picture in the mail is not the reader's intention.
 #[test]
 fn a_picture_deletes_nothing() {
     let site = Site::new();
@@ -374,7 +374,7 @@ fn a_picture_deletes_nothing() {
     assert_eq!(site.ask("GET", &path, &own, "").status, 200);
 }
 
-/// Every page that shows mail tells who can read it, and the home page tells where all mail is.
+/// Every page that shows mail states who can read it, and the home page states where to find all mail.
 #[test]
 fn who_can_read_it_is_said_truly() {
     let here = Site::new();
@@ -496,7 +496,8 @@ fn a_mail_that_goes_later_takes_nobodys_place() {
     }
     let waited = site.get("/api/v2/domains/public/inboxes/ann/wait?timeout=1s");
     assert_eq!(waited.status, 200, "{}", waited.body);
-    // The earlier of both deletions counts; it was requested a moment ago, or in this very millisecond.
+    // The earlier of the two deletions applies; it was requested a moment ago, or within the same
+    // millisecond.
     let page = site.page(&format!("/inbox/ann@night.test/{id}"));
     assert!(["3 minutes", "4 minutes"].iter().any(|left| page.contains(left)), "{page}");
     site.get(&format!("{message}?delete=0"));

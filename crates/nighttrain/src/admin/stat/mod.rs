@@ -25,7 +25,7 @@ use crate::{
 /// Quantiles that are shown of each histogram; the last is the maximum.
 const QUANTILES: [(f64, &str); 4] = [(0.5, "p50"), (0.99, "p99"), (0.999, "p999"), (1.0, "max")];
 
-/// A server's report about itself.
+/// Status report of a server: its counters in groups, its certificates, and the state of its cluster.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Report {
     /// Seconds since the server started.
@@ -113,7 +113,7 @@ impl Report {
         }
     }
 
-    /// Renders a table for people: names on the left, numbers aligned on the right.
+    /// Renders a readable table: names on the left, numbers aligned on the right.
     pub(crate) fn table(&self) -> String {
         let mut table = format!(
             "nighttrain {} · up {} · {}\n",
@@ -175,8 +175,8 @@ impl Report {
         .map(|(_, sign)| sign)
     }
 
-    /// Returns whether missing freshness is the reason why most of many fetched answers cannot be served from
-    /// the store.
+    /// Returns whether more than half of at least [`FETCHES_MIN`] fetched answers have no freshness
+    /// information, which keeps them from being served from the store.
     fn is_without_freshness(&self) -> bool {
         let (without, fetches) =
             (self.count("requests", "without_freshness"), self.count("requests", "fetches"));
@@ -245,7 +245,7 @@ pub(crate) fn thousands(count: u64) -> String {
     text
 }
 
-/// Returns the position, the group and the short name of a family.
+/// Returns the position, the group and the short name of a metric family in the report.
 fn place(family: &Family) -> (usize, &'static str, String) {
     if let Some((at, (_, group, name))) =
         PLACES.iter().enumerate().find(|(_, (family_name, ..))| *family_name == family.name)

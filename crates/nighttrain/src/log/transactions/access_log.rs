@@ -34,8 +34,9 @@ use crate::{
     settings::Settings,
 };
 
-/// Pauses of the thread after a pass with records, and after a pass without. A hundred thousand requests per
-/// second fill a ring of 4 MiB in a tenth of a second; waking more often would cost more than the lines.
+/// Pauses of the thread after a pass that found records, and after an idle pass. A hundred thousand requests
+/// per second fill a ring of 4 MiB in a tenth of a second; more frequent wake-ups would cost more CPU time
+/// than the lines themselves.
 const PAUSE: Duration = Duration::from_millis(20);
 const PAUSE_IDLE: Duration = Duration::from_millis(50);
 /// Pause after a failed write.

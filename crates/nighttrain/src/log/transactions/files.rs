@@ -1,8 +1,8 @@
 //! The file of the access log: opening, rotation, reopening, and buffering of lines while the disk is full.
 //!
-//! *Bounds:* at most [`WAITING_BYTES_MAX`] of lines, and one line more, wait for a disk that is full; later
-//! lines are dropped and counted. A line is in one file whole or not at all: when a full disk took only half
-//! of it, writing continues where it stopped.
+//! *Bounds:* at most [`WAITING_BYTES_MAX`] bytes of lines plus one line wait while the disk is full; later
+//! lines are dropped and counted. A line is never continued in another file: if a full disk accepted only a
+//! part of a line, writing resumes where it stopped, and rotation waits until the line is complete.
 
 use std::{
     fs::{File, OpenOptions},
@@ -27,7 +27,7 @@ pub(super) struct LineFile {
     day: u64,
     /// Lines that are not yet written; the first may be incomplete.
     waiting: Vec<u8>,
-    /// Number of those lines.
+    /// Number of lines in `waiting`.
     waiting_lines: u64,
     /// True if a part of the first waiting line is already in the file.
     is_torn: bool,
@@ -36,7 +36,7 @@ pub(super) struct LineFile {
 /// Outcome of a write.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct WriteOutcome {
-    /// Lines that are in the file now.
+    /// Number of lines that this write completed in the file.
     pub(super) lines: u64,
     /// Lines that were dropped.
     pub(super) dropped: u64,
@@ -229,7 +229,7 @@ mod tests {
         assert_eq!(outcome.expect_err("full").kind(), io::ErrorKind::StorageFull);
         assert_eq!(written, WriteOutcome::default());
         assert_eq!(file.waiting_bytes(), WAITING_BYTES_MAX);
-        // The disk has room again.
+        // Reopening the file in another directory simulates that the disk has room again.
         let directory = tempfile::tempdir().expect("a directory");
         file.path = directory.path().join("access.log");
         assert_eq!(file.reopen().expect("open"), 0);
@@ -244,7 +244,7 @@ mod tests {
         let path = directory.path().join("access.log");
         let mut file = LineFile::open(&path, None, 1, 0).expect("open");
         assert!(append(&mut file, b"half\n") && append(&mut file, b"whole\n"));
-        // A full disk has taken the beginning of the line.
+        // Simulates a full disk that accepted only the first two bytes of the line.
         file.waiting.drain(..2);
         file.is_torn = true;
         assert_eq!(file.reopen().expect("open"), 1, "its rest is given up");

@@ -1,7 +1,8 @@
 //! Groups of records: a client's request, and the fetches from origins that it caused.
 //!
-//! The client's record arrives when its response has ended, the origins' records when theirs have; either may
-//! be first. Incomplete groups wait, bounded in number and in time, and are then shown as they are.
+//! The client's record is written when its response ends, and each origin's record when that fetch ends, so
+//! either may arrive first. Incomplete groups wait, with a limit on their number and on the time, and are
+//! then shown incomplete.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -10,7 +11,7 @@ use std::{
 
 use wire::transaction::{Kind, Record, Tag};
 
-/// Maximum number of incomplete groups; with more, the oldest is shown as it is.
+/// Maximum number of incomplete groups; beyond it the oldest group is shown incomplete.
 const WAITING_MAX: usize = 10_000;
 /// Time that a client's record waits for the record of its fetch.
 const ORIGIN_WAIT: Duration = Duration::from_millis(500);

@@ -1,7 +1,7 @@
 //! `nighttrain log`: reads the journal of a running server from its shared memory, and prints it.
 //!
-//! The server does not know its readers; it only sees that there is one. A reader that is too slow loses
-//! records and reports how many.
+//! The server does not know its readers; it only sees whether any reader holds a lease. A reader that is too
+//! slow loses records and reports how many.
 
 use std::{
     io::{self, Write as _},

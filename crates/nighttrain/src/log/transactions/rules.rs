@@ -71,7 +71,7 @@ impl FileFormat {
 pub(crate) enum Rotate {
     /// Daily rotation, before the first line of a UTC day.
     Daily,
-    /// Before the file grows beyond this many bytes.
+    /// Rotation before the file would exceed this number of bytes.
     Bytes(u64),
 }
 

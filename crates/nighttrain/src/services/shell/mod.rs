@@ -115,7 +115,7 @@ pub(crate) struct StopMessages {
 pub(crate) struct ServiceSet {
     /// Services in the order in which they are announced.
     pub services: Vec<Arc<dyn Service>>,
-    /// Further sources of counters.
+    /// Sources of counters other than the services.
     pub beside: Vec<Arc<dyn Source>>,
     /// Accelerator that the admin server's `/purge` uses.
     pub purges: Option<Arc<dyn Purger>>,
@@ -261,8 +261,8 @@ fn reload(operation: &mut RunningCommand, services: &[Arc<dyn Service>]) {
         return;
     };
     let (mut remarks, mut followed) = (Vec::new(), Vec::new());
-    // Services follow in reverse order: the feed may still find its files wrong, while the others have
-    // already read all that they need.
+    // Services apply the configuration in reverse order: the feed may still find its files wrong, while the
+    // others have already read everything that they need.
     for (service, follow) in services.iter().zip(follows).rev() {
         match follow() {
             Ok(remark) => remarks.extend(remark),
@@ -280,7 +280,7 @@ fn reload(operation: &mut RunningCommand, services: &[Arc<dyn Service>]) {
             None if setting.section == Section::Common => {
                 Some(matches!(setting.key, "log" | "drain-time-max"))
             }
-            // The setting belongs to a server that does not run here.
+            // The setting belongs to a server that does not run in this process.
             None => None,
         }
     });

@@ -35,7 +35,7 @@ pub(crate) trait Server: Send + Sized + 'static {
     fn drain(self, at_most: Duration) -> Result<DrainReport, CoreFailure>;
 }
 
-/// Implements [`Server`] for a type by calling the type's own methods, which have equal names.
+/// Implements [`Server`] for a type by calling the type's own methods of the same names.
 macro_rules! server {
     ($server:ty) => {
         impl Server for $server {

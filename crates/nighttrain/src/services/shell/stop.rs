@@ -19,14 +19,14 @@ use std::{
 use super::Service;
 use crate::failure::Failure;
 
-/// Time that a service may take beyond its drain time: its loops are then cut and have three seconds to end,
-/// mail's pages ten.
+/// Time that a service may take beyond its drain time: its loops are then cut off and have three seconds to
+/// end, and mail's pages have ten.
 const DRAIN_GRACE: Duration = Duration::from_secs(15);
 /// Time that the process may take after all services have drained, to write out logs and close files.
 const END_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// Drains the services in their order, each for its time at most. Returns whether everything under way has
-/// ended. A service that fails or hangs does not prevent the others from draining.
+/// Drains the services in order, each for at most its time in `times`. Returns whether everything in progress
+/// has ended. A service that fails or hangs does not prevent the others from draining.
 ///
 /// # Errors
 /// Returns the first failure: a loop had ended before the drain, or a service hangs.

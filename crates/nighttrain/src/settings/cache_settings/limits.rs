@@ -25,7 +25,7 @@ const fn row(key: &'static str, help: &'static str, access: ValueAccess) -> Sett
     }
 }
 
-/// The settings of this heading.
+/// Settings that limit clients and the origin.
 pub(crate) const CACHE_LIMIT_SETTINGS: &[Setting] = &[
     Setting {
         key: "connections-max",

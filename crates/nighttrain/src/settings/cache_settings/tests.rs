@@ -17,8 +17,7 @@ fn blocks_begin_somewhere_or_never() {
     }
 }
 
-/// Every limit has a setting: a limit that is added to the accelerator only breaks the compilation of this
-/// test.
+/// Every limit has a setting: a new limit of the accelerator without one breaks the compilation of this test.
 #[test]
 fn every_limit_can_be_set() {
     let cache::Limits {

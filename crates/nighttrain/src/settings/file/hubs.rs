@@ -113,7 +113,7 @@ fn subjects(text: &str) -> Result<Vec<String>, String> {
     text.split(',').map(one).collect()
 }
 
-/// Returns the rows that `config --print` shows of a hub.
+/// Returns the rows that `config --print` shows for a hub.
 pub(crate) fn rows_of_hub(remote: &Remote) -> Vec<(&'static str, String, ValueShape)> {
     let path = |path: &PathBuf| path.display().to_string();
     let (credentials, nkey) = match &remote.login {

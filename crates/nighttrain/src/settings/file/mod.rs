@@ -28,7 +28,7 @@ pub(crate) struct FileValue {
     pub setting: usize,
     /// Text for the setting's `set`.
     pub text: String,
-    /// `FILE:LINE:COLUMN`.
+    /// Location of the value: `FILE:LINE:COLUMN`.
     pub place: String,
 }
 

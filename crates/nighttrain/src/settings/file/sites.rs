@@ -106,7 +106,7 @@ impl FileReader<'_> {
         }
     }
 
-    /// Reads a setting that a site has of its own, if it is valid.
+    /// Reads a setting that a site overrides; `None`, with a fault, if it is unknown or invalid.
     fn of_a_site(&mut self, name: &str, key: &Range<usize>, value: Value<'_, '_>) -> Option<(usize, String)> {
         let Some((place, setting)) = of_a_site().find(|(_, setting)| setting.key == name) else {
             let message = match by_key(name) {

@@ -10,7 +10,7 @@ use crate::settings::{
 /// Heading of limits in `--help`; `-h` omits them.
 pub(crate) const MAIL_LIMITS: &str = "Limits on senders";
 
-/// The settings of this heading.
+/// Settings that limit senders.
 pub(crate) const MAIL_LIMIT_SETTINGS: &[Setting] = &[
     Setting {
         key: "mail-bytes-max",

@@ -47,7 +47,7 @@ pub(crate) struct MailSettings {
     pub config: Config,
     /// Address of the pages and APIs.
     pub http: SocketAddr,
-    /// Configured store; `None` stands for a file in the state directory.
+    /// Configured store; `None` selects a file in the state directory.
     pub(crate) store: Option<Store>,
     tls_cert: Option<PathBuf>,
     tls_key: Option<PathBuf>,
@@ -223,8 +223,8 @@ impl MailSettings {
     }
 }
 
-/// Returns the state directory: `$XDG_STATE_HOME/nighttrain` by the XDG Base Directory Specification, or
-/// /var/lib/nighttrain for root, as a service runs.
+/// Returns the state directory: `/var/lib/nighttrain` for root, as for a system service; otherwise
+/// `$XDG_STATE_HOME/nighttrain` or its default under `$HOME`, as in the XDG Base Directory Specification.
 pub(crate) fn state_directory() -> Option<PathBuf> {
     if rustix::process::geteuid().is_root() {
         return Some(PathBuf::from("/var/lib/nighttrain"));

@@ -1,4 +1,4 @@
-//! Values of mail's settings: texts to rates, sizes, names and counts, and back.
+//! Parsers and formatters of mail's setting values: rates, sizes, names and counts.
 
 use crate::settings::{
     any_count, one_or_more,
@@ -6,7 +6,7 @@ use crate::settings::{
 };
 use mail::config::{Durability, STORE_BYTES_MIN};
 
-/// Parses a number per minute.
+/// Parses a rate, which is a number per minute.
 pub(super) fn rate(text: &str) -> Result<u32, String> {
     any_count(text).and_then(narrow)
 }
@@ -54,8 +54,8 @@ pub(super) fn domain(text: &str) -> Result<String, String> {
         .map_err(|_| "expected a domain, such as example.org".to_owned())
 }
 
-/// Parses the maximum number of recipients of a mail. It is bounded because a mail's record holds them all
-/// before the mail.
+/// Parses the maximum number of recipients of a mail. The number is bounded because a mail's record lists all
+/// recipients before the mail's content.
 pub(super) fn recipients(text: &str) -> Result<usize, String> {
     match one_or_more(text)? {
         count if count > RECIPIENTS_MAX => Err(format!("at most {RECIPIENTS_MAX}")),

@@ -1,7 +1,7 @@
 //! The demonstration site: a small, slow, well-behaved web server for `nighttrain cache --demo`.
 //!
 //! ```text
-//! visitor ──▶ accelerator (pinned loops) ──miss──▶ this site: one thread, 200 ms an answer
+//! visitor ──▶ accelerator (pinned loops) ──miss──▶ this site: one thread, 200 ms per answer
 //! ```
 //! The site runs on a thread and a runtime of its own, so that it shares nothing with the accelerator but the
 //! loopback interface: visitors gain as much here as in front of any slow server. The program creates all
@@ -146,7 +146,7 @@ impl PreparedPage {
 }
 
 fn ascii(text: &str) -> HeaderValue {
-    // The text consists of digits, letters and punctuation of our own, which are always a valid header value.
+    // The text consists of digits, letters and fixed punctuation, which are always a valid header value.
     HeaderValue::from_str(text).unwrap_or_else(|_| HeaderValue::from_static(""))
 }
 

@@ -82,7 +82,7 @@ pub(super) fn night() -> Vec<u8> {
     for field in [0, ROW * HEIGHT, 2835, 2835, 0, 0] {
         file.extend(field.to_le_bytes());
     }
-    // A generator of our own (Marsaglia's xorshift) makes the sky the same every time.
+    // A local generator (Marsaglia's xorshift) makes the sky identical every time.
     let mut state = 0x1187_u32;
     let mut random = move || {
         state ^= state << 13;

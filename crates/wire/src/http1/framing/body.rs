@@ -8,7 +8,7 @@
 //!                                    └─ white space ─> BeforeExtension ─ ; ─> Extension
 //! ```
 //!
-//! The state is a few words: of the input only the trailers are kept. *Need more* therefore means that all
+//! The state takes a few words; no input is kept except the trailers. *Need more* therefore means that all
 //! input is consumed, and the result does not depend on where the input is cut.
 
 use std::{fmt, ops::Range};
@@ -16,11 +16,12 @@ use std::{fmt, ops::Range};
 use super::Framing;
 use crate::http1::fields::{is_field_value_byte, is_tchar};
 
-/// Greatest length of the line before a chunk, without its CRLF: the size and the extensions, which are
-/// ignored (RFC 9112 §7.1.1). Signatures of some upload protocols take about 90 bytes.
+/// Maximum length of the line before a chunk, without its CRLF. The line holds the chunk's size and
+/// extensions, which are ignored (RFC 9112 §7.1.1); the signatures of some upload protocols take about 90
+/// bytes.
 pub const CHUNK_LINE_BYTES_MAX: usize = 256;
 
-/// Greatest length of all trailers of one body, with their CRLFs (RFC 9112 §7.1.2).
+/// Maximum length of all trailers of one body, with their CRLFs (RFC 9112 §7.1.2).
 pub const TRAILER_BYTES_MAX: usize = 8 << 10;
 
 /// Result of one call to [`BodyDecoder::decode`].
@@ -28,7 +29,7 @@ pub const TRAILER_BYTES_MAX: usize = 8 << 10;
 pub struct Step {
     /// Number of input bytes that are consumed.
     pub consumed: usize,
-    /// Range of the payload in the input; within `..consumed`, perhaps empty.
+    /// Range of the payload in the input; within `..consumed`, possibly empty.
     pub data: Range<usize>,
     /// Next action of the caller.
     pub state: StepState,
@@ -37,9 +38,9 @@ pub struct Step {
 /// Action that the caller takes after a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StepState {
-    /// The rest of the input, which is not empty, must be decoded.
+    /// Input is left, and the caller must decode it with another call.
     More,
-    /// All input is consumed and the body goes on: the caller reads more.
+    /// All input is consumed, but the body is incomplete: the caller reads more.
     NeedMore,
     /// The body is complete. Input that was not consumed belongs to the next message.
     Done,
@@ -153,7 +154,7 @@ impl Quote {
 #[derive(Debug, Clone)]
 pub struct BodyDecoder {
     state: State,
-    /// Bytes consumed so far.
+    /// Number of bytes of the body consumed so far.
     at: u64,
     /// Whole lines with CRLF, without the empty line that ends them; at most [`TRAILER_BYTES_MAX`].
     trailers: Vec<u8>,
@@ -163,7 +164,7 @@ pub struct BodyDecoder {
 
 impl BodyDecoder {
     /// Creates a decoder for a response body, positioned after the head. Old servers pad chunk sizes with
-    /// blanks; the meaning is unambiguous, and the body is framed anew for the client. A request with such
+    /// blanks; the meaning is unambiguous, and the body is re-framed for the client. A request with such
     /// padding is refused, because a server behind us may read it differently.
     pub fn of_answer(framing: Framing) -> Self {
         Self { takes_padding: true, ..Self::new(framing) }
@@ -187,8 +188,8 @@ impl BodyDecoder {
 
     /// Consumes framing and at most one run of payload.
     ///
-    /// If one input holds payload and then a broken rule, the payload is returned first and the error with
-    /// the next call.
+    /// If the input holds payload and then an error, this call returns the payload and the next call the
+    /// error.
     ///
     /// # Errors
     /// Returns the first rule that the body breaks; every later call returns the same error.
@@ -314,7 +315,7 @@ impl BodyDecoder {
     }
 
     /// Fast path for the common case: the CRLF after a payload, or a chunk's line without extensions, if the
-    /// input holds all of it. Returns the number of bytes consumed; 0 leaves the input to the slow path
+    /// input holds it completely. Returns the number of bytes consumed; 0 leaves the input to the slow path
     /// [`framing_byte`](Self::framing_byte), which also detects every error.
     #[inline]
     fn whole_framing(&mut self, input: &[u8]) -> usize {
@@ -322,7 +323,7 @@ impl BodyDecoder {
             (State::PayloadCr, [b'\r', b'\n', ..]) => (State::Size { size: 0, line: 0 }, 2),
             (State::Size { line: 0, .. }, _) => {
                 let (mut size, mut digits) = (0u64, 0);
-                // Sixteen hexadecimal digits are 64 bits.
+                // Sixteen hexadecimal digits fit 64 bits.
                 for &b in input.iter().take(16) {
                     let value = HEX_VALUE[b as usize];
                     if value > 15 {
@@ -344,7 +345,7 @@ impl BodyDecoder {
         len
     }
 
-    /// Returns the state after one byte of framing; called only where no payload is due.
+    /// Returns the state after one byte of framing. Never called while payload is expected.
     fn framing_byte(&mut self, b: u8) -> Result<State, BodyRule> {
         let next = match (self.state, b) {
             (State::Size { size, line }, b) if b.is_ascii_hexdigit() => {
@@ -368,7 +369,7 @@ impl BodyDecoder {
             }
             (State::Size { .. } | State::BeforeExtension { .. }, _) => return Err(BodyRule::ChunkSize),
             // A quoted string cannot contain a line end. Some servers read on to the closing quote, so they
-            // would find another end of the body.
+            // would find the body's end elsewhere.
             (State::Extension { size, quote: Quote::Outside, .. }, b'\r') => State::SizeLf { size },
             (State::Extension { size, line, quote }, b) if is_field_value_byte(b) => {
                 State::Extension { size, line: longer(line)?, quote: quote.after(b) }
@@ -431,7 +432,7 @@ static HEX_VALUE: [u8; 256] = {
     table
 };
 
-/// Counts one more byte in a chunk's line.
+/// Returns the length of a chunk's line after one more byte.
 fn longer(line: usize) -> Result<usize, BodyRule> {
     if line == CHUNK_LINE_BYTES_MAX { Err(BodyRule::ChunkLineTooLong) } else { Ok(line + 1) }
 }

@@ -9,7 +9,7 @@ pub struct ChunkHeader {
 }
 
 impl ChunkHeader {
-    /// Greatest length: 16 hexadecimal digits and CRLF.
+    /// Maximum length: 16 hexadecimal digits and CRLF.
     pub const BYTES_MAX: usize = 18;
 
     /// Returns the bytes to send.

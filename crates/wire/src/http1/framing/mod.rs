@@ -3,9 +3,10 @@
 //! Request smuggling begins where two parties disagree on a body's end (RFC 9112 §11.2). Each message
 //! therefore has exactly one framing or is refused; even messages that the RFC lets a recipient repair are
 //! refused:
-//! - `Transfer-Encoding` beside `Content-Length` (§6.1 would let the first win);
-//! - more than one `Content-Length`, equal ones too, on several lines or in a list (§6.3 would let equal ones pass);
-//! - `Transfer-Encoding` other than exactly `chunked`, on one line, in any case of letters. A coding beside it
+//! - `Transfer-Encoding` together with `Content-Length` (§6.1 would let `Transfer-Encoding` take precedence);
+//! - more than one `Content-Length`, including equal ones, on several lines or in a list (§6.3 would
+//!   accept equal ones);
+//! - `Transfer-Encoding` other than exactly `chunked`, on one line, in any case of letters. An additional coding
 //!   (`gzip, chunked`) is well-formed but unsupported, since we send no `TE`;
 //! - `Transfer-Encoding` in HTTP/1.0 (§6.1: faulty), or in a response that has no body (§6.1: forbidden).
 
@@ -34,7 +35,7 @@ pub enum Framing {
     UntilClose,
 }
 
-/// Error for a message whose body has no certain end.
+/// Error for a message whose body's end is ambiguous or undefined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum FramingError {
     /// `Transfer-Encoding` and `Content-Length` in one message.
@@ -69,7 +70,7 @@ pub enum FramingError {
 /// Determines how a request's body ends (RFC 9112 §6.3). Never returns [`Framing::UntilClose`].
 ///
 /// # Errors
-/// Returns a [`FramingError`] if the head allows a second reading; answer 400 (501 for
+/// Returns a [`FramingError`] if the head is ambiguous or invalid; answer 400 (501 for
 /// [`FramingError::UnsupportedCoding`]) and close the connection.
 #[inline]
 pub fn request_framing(head: &RequestHead<'_, '_>) -> Result<Framing, FramingError> {
@@ -102,17 +103,17 @@ impl RequestKind {
 ///
 /// Returns [`Framing::None`] for interim responses (1xx), 204, 304, answers to HEAD, and a 2xx to CONNECT
 /// (the bytes after it are not HTTP). Their headers must follow the rules all the same, because they are
-/// passed on.
+/// forwarded.
 ///
 /// # Errors
-/// Returns a [`FramingError`] if the head allows a second reading; the origin's connection must then be
+/// Returns a [`FramingError`] if the head is ambiguous or invalid; the origin's connection must then be
 /// closed.
 pub fn response_framing(head: &ResponseHead<'_, '_>, answered: RequestKind) -> Result<Framing, FramingError> {
     let announced = match announced(head.version, &head.headers) {
         // RFC 9112 §6.3, item 4: without `chunked` at the end, the body ends with the connection.
         Err(FramingError::InvalidCoding) if has_unknown_coding(head) => None,
-        // Spring Boot sends `chunked` twice although the body has one such coding. The body is framed anew
-        // for the client, so no recipient behind us can read it differently.
+        // Spring Boot sends `chunked` twice although the body has one such coding. The body is re-framed for
+        // the client, so no recipient downstream can read it differently.
         Err(FramingError::InvalidCoding | FramingError::RepeatedCoding) if is_chunked_twice(head) => {
             Some(Framing::Chunked)
         }
@@ -140,9 +141,9 @@ pub fn announces_in_vain(head: &ResponseHead<'_, '_>) -> bool {
     head.status == 204 && (head.headers.has(KnownHeader::TransferEncoding) || says_length())
 }
 
-/// Returns whether a response's only transfer coding is unregistered and cannot be mistaken for `chunked`:
-/// then nobody has applied it either. A body in a registered coding would be passed on still encoded, so that
-/// case is refused.
+/// Returns whether a response's only transfer coding is unregistered and cannot be mistaken for `chunked`.
+/// Such a coding is assumed not to have been applied to the body. A registered coding is refused, because the
+/// body would be forwarded still encoded.
 fn has_unknown_coding(head: &ResponseHead<'_, '_>) -> bool {
     const REGISTERED: [&[u8]; 7] =
         [b"compress", b"deflate", b"gzip", b"identity", b"trailers", b"x-compress", b"x-gzip"];

@@ -41,10 +41,10 @@ pub enum Event<'b, 's> {
         /// The content; the caller reports consumed bytes with
         /// [`Connection::release`](super::Connection::release).
         payload: &'b [u8],
-        /// True if nothing follows.
+        /// True if this is the end of the request.
         end: bool,
     },
-    /// Trailer fields after the content; nothing follows.
+    /// Trailer fields after the content; they end the request.
     Trailers {
         /// Identifier of the stream.
         stream: u32,
@@ -62,14 +62,15 @@ pub enum Event<'b, 's> {
     Broken {
         /// Identifier of the stream.
         stream: u32,
-        /// True if a request of the stream was handed out before.
+        /// True if the stream's request was returned to the caller earlier.
         was_open: bool,
-        /// Error code for the client.
+        /// Error code to send to the client.
         code: ErrorCode,
         /// The rule that was broken.
         why: StreamFault,
     },
-    /// A stream beyond the announced number; the client must be told that it was not processed.
+    /// The client opened a stream beyond the announced maximum; the client must be told that it was not
+    /// processed.
     Refused {
         /// Identifier of the stream.
         stream: u32,
@@ -89,7 +90,7 @@ pub enum Event<'b, 's> {
     Prioritised {
         /// Identifier of the stream.
         stream: u32,
-        /// Its priority.
+        /// The stream's new priority.
         priority: Priority,
     },
     /// The client will open no more streams (GOAWAY); open ones may be finished.
@@ -110,11 +111,11 @@ pub enum StreamFault {
     Request(RequestRule),
 }
 
-/// Error that ends a connection through its client's fault.
+/// Error that ends a connection because of its client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
 pub struct ConnectionError {
-    /// Error code for the client.
+    /// Error code to send to the client.
     pub code: ErrorCode,
     /// Reason for the connection's end.
     pub why: ConnectionFault,
@@ -123,13 +124,13 @@ pub struct ConnectionError {
 /// Reason why a connection ends with an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectionFault {
-    /// A rule is broken.
+    /// A rule for frames and streams is broken.
     #[error("{0} ({section})", section = .0.section())]
     Rule(Rule),
     /// A field block cannot be decoded.
     #[error(transparent)]
     FieldBlock(DecodeError),
-    /// A limit is reached.
+    /// A limit is exceeded.
     #[error("more than the limit {name} allows", name = .0.name())]
     Limit(Limit),
 }

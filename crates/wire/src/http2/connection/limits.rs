@@ -5,65 +5,66 @@
 //! normal part of an exchange (a WINDOW_UPDATE after content was sent, a reset after many responses), the
 //! exchange itself adds credit, so that a busy client is not taken for a hostile one.
 
-/// Refill rate of a credit.
+/// Rate at which a kind of frame is allowed: a credit that refills over time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rate {
-    /// Greatest number of frames at once, after a long time without any.
+    /// Maximum number of frames in one burst, after a long time without any.
     pub burst: u32,
-    /// Number of frames per second in the long run.
+    /// Sustained number of frames per second.
     pub per_s: u32,
 }
 
 /// The bounds of one connection. Only the first four are announced to the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Greatest number of open streams (SETTINGS_MAX_CONCURRENT_STREAMS), at most [`STREAMS_CAP`].
+    /// Maximum number of open streams (SETTINGS_MAX_CONCURRENT_STREAMS), at most [`STREAMS_CAP`].
     pub streams_max: u32,
-    /// Number of bytes that a stream may send before we consume them (SETTINGS_INITIAL_WINDOW_SIZE); not
-    /// below the protocol's initial value.
+    /// Number of bytes that the client may send on a stream before we consume them
+    /// (SETTINGS_INITIAL_WINDOW_SIZE); not below the protocol's initial value.
     pub stream_window: u32,
     /// Number of bytes that all streams together may send before we consume them; not below the protocol's
     /// initial value.
     pub connection_window: u32,
     /// True if extended CONNECT is offered (RFC 8441).
     pub extended_connect: bool,
-    /// Greatest size of an encoded field block, over all its frames: [`Limit::HeaderBlock`].
+    /// Maximum size of an encoded field block, over all its frames: [`Limit::HeaderBlock`].
     pub header_block_bytes_max: usize,
-    /// Greatest number of CONTINUATION frames of one field block: [`Limit::Continuations`].
+    /// Maximum number of CONTINUATION frames of one field block: [`Limit::Continuations`].
     pub continuations_max: u32,
-    /// Greatest number of settings in one frame: [`Limit::Settings`].
+    /// Maximum number of settings in one frame: [`Limit::Settings`].
     pub settings_max: usize,
     /// Longest time in which a response may wait for a window while fewer than `progress_bytes_min` bytes are
     /// sent: [`Connection::stalled`](super::Connection::stalled).
     pub stall_ms_max: u32,
-    /// Number of bytes that must be sent for a response not to count as stalled; at least 1.
+    /// Number of bytes that a response must send within `stall_ms_max` not to count as stalled; at least 1.
     pub progress_bytes_min: u32,
     /// Longest time that the client may take to acknowledge SETTINGS.
     pub settings_ack_ms_max: u32,
-    /// RST_STREAM for streams that we had not finished; each stream that we finish adds credit for one:
+    /// Rate of RST_STREAM frames for unfinished streams; each stream that we finish adds credit for one:
     /// [`Limit::RapidReset`].
     pub resets: Rate,
-    /// Streams that we must reset because the client broke a rule: [`Limit::MadeUsReset`].
+    /// Rate of streams that we must reset because the client broke a rule: [`Limit::MadeUsReset`].
     pub forced_resets: Rate,
-    /// Streams beyond `streams_max`: [`Limit::Refusals`].
+    /// Rate of streams opened beyond `streams_max`: [`Limit::Refusals`].
     pub refusals: Rate,
-    /// SETTINGS frames: [`Limit::Settings`].
+    /// Rate of SETTINGS frames: [`Limit::Settings`].
     pub settings: Rate,
-    /// PING; each frame of content that we send adds credit for one: [`Limit::Pings`].
+    /// Rate of PING frames; each DATA frame that we send adds credit for one: [`Limit::Pings`].
     pub pings: Rate,
-    /// PRIORITY and PRIORITY_UPDATE; each request adds credit for one: [`Limit::Priorities`].
+    /// Rate of PRIORITY and PRIORITY_UPDATE frames; each request adds credit for one: [`Limit::Priorities`].
     pub priorities: Rate,
-    /// DATA frames that neither end a stream nor hold [`SMALL_BYTES`]; a larger frame adds credit for one:
-    /// [`Limit::SmallFrames`].
+    /// Rate of DATA frames that neither end a stream nor hold [`SMALL_BYTES`]; a larger frame adds credit for
+    /// one: [`Limit::SmallFrames`].
     pub small_frames: Rate,
-    /// Frames without effect: unknown types, content for streams that are gone: [`Limit::UselessFrames`].
+    /// Rate of frames without effect: unknown types, content for streams that are gone:
+    /// [`Limit::UselessFrames`].
     pub useless_frames: Rate,
-    /// WINDOW_UPDATE; each frame of content that we send adds credit for [`UPDATES_PER_FRAME`]:
+    /// Rate of WINDOW_UPDATE frames; each DATA frame that we send adds credit for [`UPDATES_PER_FRAME`]:
     /// [`Limit::WindowUpdates`].
     pub window_updates: Rate,
-    /// DATA frames of ours below [`SMALL_BYTES`] because the client's windows allow no more; a larger frame
-    /// adds credit for one, since a window that is no multiple of our frame size leaves a small rest each
-    /// time: [`Limit::TinyWindows`].
+    /// Rate of DATA frames that we send with less than [`SMALL_BYTES`] because the client's windows allow no
+    /// more: [`Limit::TinyWindows`]. A larger frame adds credit for one, since a window that is not a
+    /// multiple of our frame size regularly leaves a small remainder.
     pub tiny_windows: Rate,
 }
 
@@ -73,7 +74,7 @@ pub const STREAMS_CAP: u32 = 128;
 /// Smallest content of a frame that justifies its nine-byte header.
 pub const SMALL_BYTES: usize = 256;
 
-/// Number of WINDOW_UPDATE frames that each content frame of ours may cause: one for the stream, one for the
+/// Number of WINDOW_UPDATE frames that each of our DATA frames may cause: one for the stream, one for the
 /// connection, and the same again for clients that read in small parts.
 pub const UPDATES_PER_FRAME: u32 = 4;
 
@@ -130,7 +131,7 @@ limit_names! {
     RapidReset "rapid_reset",
     /// Streams that the client made us reset (CVE-2025-8671).
     MadeUsReset "made_us_reset",
-    /// Streams beyond the announced number.
+    /// Streams beyond the announced maximum.
     Refusals "refusals",
     /// Endless CONTINUATION frames (CVE-2024-27316).
     Continuations "continuations",
@@ -155,7 +156,7 @@ limit_names! {
     TinyWindows "tiny_windows",
 }
 
-/// Price of a frame in thousandths, so that a credit can be refilled each millisecond.
+/// Cost of one frame in thousandths, so that a credit can be refilled each millisecond.
 const FRAME: u32 = 1000;
 
 /// Remaining credit of a [`Rate`].
@@ -188,7 +189,7 @@ impl Credit {
         }
     }
 
-    /// Adds credit for this many frames.
+    /// Adds credit for `frames` frames.
     #[inline]
     pub(super) fn give(&mut self, rate: Rate, frames: u32) {
         let filled = self.thousandths.saturating_add(frames * FRAME);

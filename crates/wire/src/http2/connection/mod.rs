@@ -45,7 +45,7 @@ struct OpenBlock {
     bytes: Vec<u8>,
 }
 
-/// Progress of the connection's start (RFC 9113 §3.4).
+/// Stage of the connection's start (RFC 9113 §3.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Preface,
@@ -53,13 +53,13 @@ enum Stage {
     Running,
 }
 
-/// Progress of the graceful shutdown (RFC 9113 §6.8).
+/// Stage of the graceful shutdown (RFC 9113 §6.8).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Drain {
     No,
     /// The client has been told to open no more streams; streams already on their way are accepted.
     Announced,
-    /// Streams above this one are ignored.
+    /// Streams with a higher number than this are ignored.
     After(u32),
 }
 
@@ -72,7 +72,7 @@ pub enum WindowOwner {
     Connection,
 }
 
-/// State of a wait for a window.
+/// State of a response's wait for a flow-control window.
 #[derive(Debug, Clone, Copy, Default)]
 struct Wait {
     is_on: bool,
@@ -131,7 +131,7 @@ pub struct Connection {
     settings_sent_ms: Option<u64>,
     /// The last PRIORITY_UPDATE that arrived before its stream (RFC 9218 §7.1 lets us bound their number).
     early_priority: Option<(u32, Priority)>,
-    /// Number of content frames sent, by which streams take turns.
+    /// Number of DATA frames sent so far, by which incremental streams of equal urgency take turns.
     turn: u32,
 }
 
@@ -169,7 +169,7 @@ impl Connection {
     }
 
     /// Appends a server's first frames: SETTINGS, and a WINDOW_UPDATE for the connection's window. `section`
-    /// is the one that field blocks will be decoded into; its bound is announced.
+    /// is the section into which field blocks will be decoded; its size limit is announced.
     pub fn greet(&mut self, section: &FieldSection, now_ms: u64, out: &mut Vec<u8>) {
         let settings = [
             (Setting::MAX_CONCURRENT_STREAMS, self.limits.streams_max),
@@ -196,7 +196,7 @@ impl Connection {
         self.open_block.is_some()
     }
 
-    /// Returns the highest stream that the client has opened.
+    /// Returns the highest stream number that the client has opened.
     pub fn last_stream(&self) -> u32 {
         self.streams.last()
     }

@@ -488,8 +488,8 @@ impl Connection {
         Err(ConnectionError::limit(Limit::UselessFrames))
     }
 
-    /// Ends a stream through its client's fault. RST_STREAM may not be sent on an idle stream, so there the
-    /// connection ends.
+    /// Ends a stream because of an error by the client. RST_STREAM may not be sent on an idle stream, so in
+    /// that case the connection ends.
     fn broken<'b, 's>(
         &mut self,
         stream: u32,

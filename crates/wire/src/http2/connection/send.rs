@@ -11,7 +11,7 @@ use super::{
 };
 
 impl Connection {
-    /// Appends the frames that answer an event, and the WINDOW_UPDATE that are due.
+    /// Appends the frames that answer an event, and any WINDOW_UPDATE frames that are due.
     pub fn reply(&mut self, event: &Event<'_, '_>, out: &mut Vec<u8>) {
         match *event {
             Event::Broken { stream, code, .. } => frame::reset(out, stream, code),
@@ -23,9 +23,9 @@ impl Connection {
         self.give_back(out);
     }
 
-    /// Reports that `bytes` of a request's content were consumed: the windows are reopened once half of one
-    /// is due. A stream that is gone has no window, but the connection's window still has to be reopened, so
-    /// discarded content must be released too.
+    /// Reports that `bytes` of a request's content were consumed: the windows are reopened once half of a
+    /// window has been consumed. A stream that is gone has no window, but the connection's window still has
+    /// to be reopened, so discarded content must be released too.
     ///
     /// # Panics
     /// Panics if more is released than was received.
@@ -112,8 +112,8 @@ impl Connection {
         of_connection.min(of_stream).max(0) as usize
     }
 
-    /// Returns the header of a DATA frame of `bytes` bytes, which the caller sends now; at most as many as
-    /// [`Self::sendable`] returned.
+    /// Returns the header of a DATA frame of `bytes` bytes, which the caller sends now; `bytes` is at most
+    /// what [`Self::sendable`] returned.
     ///
     /// # Panics
     /// Panics in the cases of [`Self::sends_data`].
@@ -154,9 +154,9 @@ impl Connection {
         }
     }
 
-    /// Returns the stream that sends next, among those with content: the most urgent. Among equally urgent
-    /// streams it is the one opened first, unless they are incremental: then the one that has waited longest
-    /// (RFC 9218 §10). Streams whose window is closed wait.
+    /// Returns the most urgent stream with content, which sends next. Among equally urgent streams it is the
+    /// one opened first, unless they are incremental: then the one that has waited longest (RFC 9218 §10).
+    /// Streams whose window is closed wait.
     pub fn next(&self, mut has_content: impl FnMut(u32) -> bool) -> Option<u32> {
         if self.send_window <= 0 {
             return None;

@@ -21,7 +21,7 @@ pub(super) struct Stream {
     pub(super) owed: u32,
     /// Number of bytes that Content-Length promises and that have not arrived; or [`UNTOLD`].
     pub(super) content_left: u64,
-    /// The wait for `send_window`.
+    /// State of the wait for `send_window`.
     pub(super) wait: Wait,
     /// Time of the stream's last DATA frame, counted in frames of the connection.
     pub(super) turn: u32,
@@ -31,7 +31,7 @@ pub(super) struct Stream {
     pub(super) is_local_open: bool,
 }
 
-/// Number of cached positions of streams, by stream number; each is a guess that is checked.
+/// Size of the cache of stream positions, indexed by stream number; each position is checked before use.
 const GUESSES: usize = 128;
 
 #[derive(Debug)]
@@ -40,19 +40,19 @@ pub(super) struct Streams {
     guesses: [u8; GUESSES],
     /// The highest stream number opened.
     last: u32,
-    /// Bit n stands for stream `last - 2n`.
+    /// Set of the streams that were opened: bit n is for stream `last - 2n`. `reset` has the same layout.
     opened: u128,
     reset: u128,
 }
 
-/// State of a stream number that no open stream has.
+/// State of a stream number that is not in the table of open streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AbsentStream {
-    /// The stream was never opened, and may be.
+    /// The stream was never opened, and may still be opened.
     Idle,
     /// The stream's number was skipped, so it may not be opened any more.
     Skipped,
-    /// We reset the stream: frames for it may still be on their way.
+    /// We reset the stream: frames for it may still arrive.
     Reset,
     /// The stream has ended.
     Closed,
@@ -206,8 +206,8 @@ mod tests {
         assert_eq!(streams.absent(99_999), AbsentStream::Skipped);
     }
 
-    /// Compares the table with a list: streams are added and removed in random order, more of them than there
-    /// are guesses.
+    /// Compares the table with a list: streams are added and removed in random order, more of them than the
+    /// position cache has entries.
     #[test]
     fn streams_are_found_wherever_they_went() {
         let (mut streams, mut list, mut dice) = (Streams::new(), Vec::new(), 1u64);

@@ -116,7 +116,7 @@ impl FrameHeader {
 /// A stream's priority as in RFC 7540; ignored since RFC 9113 §5.3.2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dependency {
-    /// True if the stream is to be the only one that depends on the other.
+    /// True if this stream becomes the only one that depends on `stream`.
     pub exclusive: bool,
     /// The stream on which this one depends.
     pub stream: u32,
@@ -182,14 +182,14 @@ pub enum Frame<'b> {
     },
     /// A PING, to check that the peer is alive.
     Ping {
-        /// True if the frame answers a PING of ours.
+        /// True if the frame answers a PING.
         ack: bool,
         /// Data that the answer must repeat.
         opaque: [u8; 8],
     },
     /// The peer accepts no more streams.
     GoAway {
-        /// The last stream of ours that the peer may have processed.
+        /// Number of the last stream that the frame's sender may have processed.
         last_stream: u32,
         /// Error code of the connection's end.
         code: ErrorCode,
@@ -365,7 +365,7 @@ fn short(header: FrameHeader, payload: &[u8]) -> Result<Frame<'_>, Fault> {
     }
 }
 
-/// Parses the frames that are allowed on stream 0 alone.
+/// Parses the frames that are allowed on stream 0 only.
 fn of_connection(header: FrameHeader, payload: &[u8]) -> Result<Frame<'_>, Fault> {
     if header.stream != 0 {
         return header.connection_fault(Rule::StreamNotZero, ErrorCode::PROTOCOL_ERROR);

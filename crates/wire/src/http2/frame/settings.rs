@@ -7,7 +7,7 @@ use super::super::error::{ErrorCode, Fault, Rule};
 pub struct Setting(pub u16);
 
 impl Setting {
-    /// Greatest size of the decoder's dynamic table, in bytes.
+    /// Maximum size of the decoder's dynamic table, in bytes.
     pub const HEADER_TABLE_SIZE: Self = Self(0x1);
     /// 1 if the peer may push, else 0.
     pub const ENABLE_PUSH: Self = Self(0x2);
@@ -15,9 +15,9 @@ impl Setting {
     pub const MAX_CONCURRENT_STREAMS: Self = Self(0x3);
     /// Initial window of a new stream.
     pub const INITIAL_WINDOW_SIZE: Self = Self(0x4);
-    /// Greatest payload of a frame, in bytes.
+    /// Maximum payload of a frame, in bytes.
     pub const MAX_FRAME_SIZE: Self = Self(0x5);
-    /// Greatest decoded size of a field section, in bytes, with 32 added for each field.
+    /// Maximum decoded size of a field section, in bytes, with 32 added for each field.
     pub const MAX_HEADER_LIST_SIZE: Self = Self(0x6);
     /// 1 if extended CONNECT is supported (RFC 8441 §3).
     pub const ENABLE_CONNECT_PROTOCOL: Self = Self(0x8);

@@ -1,5 +1,5 @@
 //! Encoder for frames. Each function appends whole frames to `out`; those whose names end in `_header` return
-//! the nine header bytes alone, for callers that send the payload without copying it.
+//! only the nine header bytes, for callers that send the payload without copying it.
 
 use super::{
     Dependency, ErrorCode, Frame, FrameHeader, HEADER_BYTES, SETTING_BYTES, Setting, WINDOW_MAX, flag, kind,
@@ -14,8 +14,8 @@ pub fn data_header(stream: u32, payload_bytes: usize, end_stream: bool) -> [u8; 
     bare(kind::DATA, if end_stream { flag::END_STREAM } else { 0 }, stream, payload_bytes).bytes()
 }
 
-/// Returns the header of a HEADERS frame with `fragment_bytes` of a field block, which ends in it if
-/// `end_headers`.
+/// Returns the header of a HEADERS frame with `fragment_bytes` of a field block; `end_headers` is true if the
+/// block ends in this frame.
 ///
 /// # Panics
 /// Panics if the payload is too long for a frame.

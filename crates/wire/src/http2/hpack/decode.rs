@@ -7,8 +7,8 @@ use super::{
     table::DynamicTable,
 };
 
-/// Greatest number of table size updates at the beginning of one block: the smallest size in between, and the
-/// last (RFC 7541 §4.2).
+/// Maximum number of table size updates at the beginning of one block: the smallest intermediate size, and
+/// the final size (RFC 7541 §4.2).
 pub const TABLE_SIZE_UPDATES_MAX: usize = 2;
 
 /// Error of a field block that cannot be decoded. Afterwards the table differs from the peer's, so the
@@ -120,7 +120,7 @@ impl Decoder {
         Ok(section.add(name_bytes, value_bytes))
     }
 
-    /// Decodes a field whose value, and perhaps name, is given as a literal.
+    /// Decodes a field whose value, and possibly name, is given as a literal.
     fn literal(
         &mut self,
         first: u8,
@@ -147,7 +147,8 @@ impl Decoder {
                 Ok(section.add(name_bytes, value_bytes))
             }
             Err(Stop::NoRoom) => {
-                // The field is larger than the section and therefore than the table: none of it is kept.
+                // The field is larger than the section and therefore than the table, so its bytes are
+                // skipped.
                 section.overflow_with(Overflow::Bytes);
                 reader.at = start;
                 let (name_bytes, value_bytes) = self.pass_over(is_entered, reader)?;
@@ -224,7 +225,7 @@ struct Reader<'b> {
     at: usize,
 }
 
-/// Greatest number of bytes of an integer after the first: 28 bits, far more than any size here.
+/// Maximum number of bytes of an integer after its first byte: 28 bits, far more than any size here.
 const INTEGER_BYTES_MAX: usize = 4;
 
 impl<'b> Reader<'b> {

@@ -3,7 +3,7 @@
 
 use super::{huffman, static_table};
 
-/// Encoding of strings.
+/// Encoding of strings: plain or Huffman-coded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Strings {
     /// Strings without Huffman coding, which costs least.
@@ -13,8 +13,8 @@ pub enum Strings {
     Shorter,
 }
 
-/// The instruction with which a block must begin after the peer has shrunk the table (RFC 9113 §4.3.1): the
-/// table is empty, and stays so.
+/// Table size update to 0, with which a block must begin after the peer has shrunk the table (RFC 9113
+/// §4.3.1): the table is empty, and stays empty.
 pub const NO_TABLE: u8 = 0x20;
 
 /// Appends `:status`.
@@ -57,8 +57,8 @@ pub fn entered_field(out: &mut Vec<u8>, name: &[u8], value: &[u8], strings: Stri
     literal(out, 0x40, name, value, strings);
 }
 
-/// Appends a reference to a field: indices 1 to 61 are the static table's, those from 62 on are added
-/// entries, the newest first (RFC 7541 §2.3.3).
+/// Appends a reference to a field: indices 1 to 61 are entries of the static table, and indices from 62 on
+/// are entries that were added, the newest first (RFC 7541 §2.3.3).
 pub fn reference(out: &mut Vec<u8>, index: usize) {
     let mut start = Start::new();
     start.integer(0x80, 7, index);
@@ -89,7 +89,7 @@ fn literal(out: &mut Vec<u8>, representation: u8, name: &[u8], value: &[u8], str
     string(out, start, value, strings);
 }
 
-/// Appends a string after its start.
+/// Appends a string; `start` holds the bytes that precede it.
 fn string(out: &mut Vec<u8>, mut start: Start, string: &[u8], strings: Strings) {
     if strings == Strings::Shorter {
         let coded_bytes = huffman::coded_bytes(string);
@@ -107,8 +107,8 @@ fn string(out: &mut Vec<u8>, mut start: Start, string: &[u8], strings: Strings) 
 /// Length of the longest integer: eight bits, then nine groups of seven.
 const INTEGER_BYTES_MAX: usize = 11;
 
-/// Bytes before a string's letters: the field's representation, the index of its name, the string's length.
-/// They are assembled here, so that the block grows only once.
+/// Bytes that precede a string's content: the field's representation, the index of its name, the string's
+/// length. They are assembled here, so that the block grows only once.
 struct Start {
     bytes: [u8; 1 + 2 * INTEGER_BYTES_MAX],
     used: usize,

@@ -250,7 +250,7 @@ fn last(mut bits: Bits<'_>, out: &mut [u8], mut len: usize) -> Result<usize, Fai
     bits.end(len)
 }
 
-/// Returns the decoded length of `source`, for a string that has no room.
+/// Returns the decoded length of `source`, without storing the string.
 pub(super) fn decoded_bytes(source: &[u8]) -> Result<usize, Failure> {
     let mut bits = Bits { source, at: 0, window: 0, count: 0 };
     let mut len = 0;

@@ -2,10 +2,10 @@
 //!
 //! One section serves a whole loop: it holds fields only from the decoding of a field block until the request
 //! is built. Its bounds are the announced ones (SETTINGS_MAX_HEADER_LIST_SIZE), counted as in RFC 9113 §6.5.2
-//! with 32 bytes for each field, and a number of fields: a block of few bytes can refer a thousand times to
-//! one table entry (the "HTTP/2 bomb").
+//! with 32 bytes for each field, and a maximum number of fields: a block of few bytes can refer a thousand
+//! times to one table entry (the "HTTP/2 bomb").
 //!
-//! A client that fetches a page's resources sends successive requests that differ in their path alone. The
+//! A client that fetches a page's resources sends successive requests that differ only in their paths. The
 //! validation of the previous request then holds for the next, so the section keeps two sets of fields and
 //! compares them.
 
@@ -94,22 +94,22 @@ pub(in crate::http2) struct Serial {
 #[derive(Debug)]
 pub struct FieldSection {
     now: Fields,
-    /// Size of all fields sent, by the RFC's count; `sent` is their number.
+    /// Size of all fields received, counted as in RFC 9113 §6.5.2; `sent` is the number of fields.
     list_bytes: usize,
     sent: usize,
     overflow: Option<Overflow>,
     serial: Serial,
     /// Layout of the request in `now`, once it has been read and is valid.
     found: Cell<Option<RequestLayout>>,
-    /// Fields of the last valid request before it.
+    /// Fields of the last valid request before the one in `now`.
     before: Fields,
     /// Serial and layout of the request in `before`; `None` if `before` holds none.
     found_before: Option<(Serial, RequestLayout)>,
 }
 
 impl FieldSection {
-    /// Creates a section of at most `list_bytes_max` bytes, by the count of RFC 9113 §6.5.2, and `fields_max`
-    /// fields.
+    /// Creates a section of at most `list_bytes_max` bytes, counted as in RFC 9113 §6.5.2, and at most
+    /// `fields_max` fields.
     ///
     /// # Panics
     /// Panics if `list_bytes_max` is less than a table may hold, or more than 16 MiB.
@@ -151,14 +151,14 @@ impl FieldSection {
         self.found.set(Some(found));
     }
 
-    /// Returns the last valid request before this section, if both are equal except for the value of the
+    /// Returns the last valid request before this section, if the two are equal except for the value of the
     /// path.
     #[inline]
     pub(in crate::http2) fn alike_but_path(&self) -> Option<(Serial, RequestLayout)> {
         self.found_before.filter(|(_, found)| self.now.are_those_of(&self.before, found.path))
     }
 
-    /// Returns the value of a field by its number; empty if there is none.
+    /// Returns the value of the field at index `field`; empty if there is none.
     #[inline]
     pub(in crate::http2) fn value(&self, field: usize) -> &[u8] {
         let place = self.now.places[..self.now.count].get(field).copied().unwrap_or_default();
@@ -217,8 +217,8 @@ impl FieldSection {
         (self.now.used, self.now.count) = (0, 0);
     }
 
-    /// Counts the field at the beginning of the room, and keeps it. Returns whether the block is still within
-    /// the overrun.
+    /// Counts the field at the beginning of the room, and keeps it. Returns whether the section is still
+    /// within [`OVERRUN_MAX`] times its bounds.
     #[inline]
     pub(super) fn add(&mut self, name_bytes: usize, value_bytes: usize) -> bool {
         self.list_bytes += name_bytes + value_bytes + FIELD_OVERHEAD;

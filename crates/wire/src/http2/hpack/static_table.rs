@@ -71,7 +71,7 @@ const STATIC: [(&[u8], &[u8]); ENTRIES] = [
     (b"www-authenticate", b""),
 ];
 
-/// Length of the longest name.
+/// Length of the longest name in the table.
 const NAME_BYTES_MAX: usize = 27;
 
 /// The indices sorted by the lengths of their names, with only the first entry of each name.

@@ -8,14 +8,15 @@
 //! bounded, and both rings have a fixed size: 4,864 bytes for a connection, allocated once. An entry's bytes
 //! may wrap around to the ring's beginning.
 
-/// Greatest size of the table, by the RFC's count. Every client may assume this size before it knows our
-/// settings (RFC 9113 §6.5.2), so a smaller one would save nothing until it has acknowledged them.
+/// Maximum size of the table, counted as in RFC 7541 §4.1. Every client may assume this size before it knows
+/// our settings (RFC 9113 §6.5.2), so a smaller one would save nothing until the client has acknowledged
+/// them.
 pub const TABLE_BYTES_MAX: usize = 4096;
 
 /// Number of bytes added for each table entry and each field of a list (RFC 7541 §4.1, RFC 9113 §10.5.1).
 pub const FIELD_OVERHEAD: usize = 32;
 
-/// Greatest number of entries.
+/// Maximum number of entries.
 const ENTRIES_MAX: usize = TABLE_BYTES_MAX / FIELD_OVERHEAD;
 const _: () = assert!(TABLE_BYTES_MAX.is_power_of_two() && ENTRIES_MAX.is_power_of_two());
 
@@ -40,9 +41,9 @@ pub(super) struct DynamicTable {
     /// Position of the next entry in the ring of entries; `count` is the number of entries.
     next: usize,
     count: usize,
-    /// Position of the next entry's bytes.
+    /// Position of the next entry's bytes in the ring of bytes.
     next_byte: usize,
-    /// Size of the entries by the RFC's count; never more than `bytes_max`.
+    /// Size of the entries, counted as in RFC 7541 §4.1; never more than `bytes_max`.
     bytes: usize,
     /// Size limit that the peer set last; never more than [`TABLE_BYTES_MAX`].
     bytes_max: usize,
@@ -58,7 +59,7 @@ impl DynamicTable {
         Self { rings, next: 0, count: 0, next_byte: 0, bytes: 0, bytes_max: TABLE_BYTES_MAX }
     }
 
-    /// Returns the size of the entries by the RFC's count.
+    /// Returns the size of the entries, counted as in RFC 7541 §4.1.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }

@@ -1,13 +1,13 @@
-//! Validates a field section as a request (RFC 9113 §8.1 to §8.5, RFC 8441), as strictly as the HTTP/1 parser
-//! here.
+//! Validates a field section as a request (RFC 9113 §8.1 to §8.5, RFC 8441), as strictly as this crate's
+//! HTTP/1 parser.
 //!
 //! A request over HTTP/2 is processed like one over HTTP/1: for the object's key, the policy and the request
 //! to an origin. Anything that an HTTP/1 head cannot hold, or would hold with another meaning, must be
-//! refused here: a CR LF in a value would become a line of its own there, a second `host` another site, a
-//! `transfer-encoding` another end of the body. Each name must therefore be a token, each value free of
-//! controls, and each field of framing and routing single. [`Request::as_head`] then writes the head that
-//! [`parse_request`](crate::http1::head::parse_request) would read the same way; the client's bytes appear in
-//! it only where a client's data belongs.
+//! refused: in HTTP/1, CR LF in a value would start a new line, a second `host` would name another site, and
+//! a `transfer-encoding` would change where the body ends. Each name must therefore be a token, each value
+//! free of control characters, and each framing or routing field unique. [`Request::as_head`] then writes the
+//! head that [`parse_request`](crate::http1::head::parse_request) would read the same way; the client's bytes
+//! appear in it only where a client's data belongs.
 
 mod render;
 mod trailers;
@@ -27,8 +27,8 @@ use crate::http1::{
 };
 
 rules! {
-    /// The rules that a request's field section can break. Such a request is malformed (RFC 9113 §8.1.1): its stream ends
-    /// with PROTOCOL_ERROR, perhaps after an answer 400.
+    /// The rules that a request's field section can break. Such a request is malformed (RFC 9113 §8.1.1): its
+    /// stream ends with PROTOCOL_ERROR, possibly after a 400 response.
     RequestRule
     FieldName "RFC 9113 §8.2.1" "a field's name is not a token in lower case",
     FieldValue "RFC 9113 §8.2.1" "a field's value holds a control character, or blanks at an end",
@@ -53,10 +53,10 @@ rules! {
     Protocol "RFC 8441 §4" ":protocol is invalid, without CONNECT, or was not offered",
 }
 
-/// Context of a request beside its fields.
+/// Conditions for validating a request, apart from its fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Terms {
-    /// True if the stream ends with the section.
+    /// True if the stream ends with the field section.
     pub end_stream: bool,
     /// True if we announced support for extended CONNECT (RFC 8441 §3).
     pub extended_connect: bool,
@@ -90,9 +90,9 @@ pub enum RequestTarget<'s> {
 pub enum Content {
     /// The request has no content.
     None,
-    /// Content of this length, by Content-Length.
+    /// Content of the length that Content-Length states.
     Length(u64),
-    /// Content up to the stream's end.
+    /// Content that ends with the stream.
     ToTheEnd,
 }
 
@@ -110,13 +110,13 @@ pub struct Request<'s> {
     /// Priority of the request (RFC 9218).
     pub priority: Priority,
     section: &'s FieldSection,
-    /// The previous request, if it differs from this one in its path alone.
+    /// The previous request, if it differs from this one only in its path.
     alike: Option<Serial>,
 }
 
-/// Result of validating a request for a resource: which fields are its parts. It also applies to each section
-/// that differs in the value of `path` alone, if that path is valid too, because no rule involves both the
-/// path and another field (except for `OPTIONS *`, which is not recorded).
+/// Result of validating a request for a resource: the indices of the fields that make up the request. The
+/// result also applies to a section that differs only in the value of `path`, if that path is valid too,
+/// because no rule involves both the path and another field (except for `OPTIONS *`, which is not recorded).
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RequestLayout {
     terms: Terms,
@@ -165,7 +165,7 @@ pub fn read_request(section: &FieldSection, terms: Terms) -> Result<Request<'_>,
     pseudo.request(section, &seen, terms)
 }
 
-/// Reads a request that differs from the previous one in its path alone; `None` if it must be validated in
+/// Reads a request that differs from the previous one only in its path; `None` if it must be validated in
 /// full.
 #[inline]
 fn read_as_before(section: &FieldSection, terms: Terms) -> Option<Request<'_>> {
@@ -186,7 +186,7 @@ fn read_as_before(section: &FieldSection, terms: Terms) -> Option<Request<'_>> {
     })
 }
 
-/// The pseudo-headers; each value contains only bytes that a field's value may.
+/// The pseudo-headers; each value contains only bytes that are allowed in a field's value.
 #[derive(Default)]
 struct Pseudo<'s> {
     method: Option<Field<'s>>,
@@ -246,7 +246,7 @@ fn digits(value: &[u8]) -> Option<u64> {
     })
 }
 
-/// Token bytes without upper case.
+/// Lookup table of the bytes allowed in a field's name: token bytes except upper-case letters.
 static NAME_BYTE: [bool; 256] = {
     let mut table = [false; 256];
     let mut b = 0;
@@ -257,8 +257,8 @@ static NAME_BYTE: [bool; 256] = {
     table
 };
 
-/// Checks the rules for every field, in a head and in trailers. Returns the known header that the field is,
-/// if any.
+/// Checks the rules for every field, in a head and in trailers. Returns the known header that the field name
+/// denotes, if any.
 #[inline]
 fn check_field(name: &[u8], value: &[u8]) -> Result<Option<KnownHeader>, RequestRule> {
     if name.is_empty() || !name.iter().fold(true, |sound, &b| sound & NAME_BYTE[b as usize]) {
@@ -397,7 +397,8 @@ fn is_path(path: &[u8]) -> bool {
     path.first() == Some(&b'/') && path.iter().fold(true, |sound, &b| sound & is_target_byte(b))
 }
 
-/// Returns the site of the request. Without a scheme it is a tunnel's, which needs an explicit port.
+/// Returns the site of the request. A request without a scheme is for a tunnel, whose authority must have an
+/// explicit port.
 fn site<'s>(
     authority: Option<Field<'s>>,
     host: Option<Field<'s>>,

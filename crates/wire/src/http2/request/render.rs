@@ -14,15 +14,16 @@ impl Request<'_> {
     /// Another protocol (RFC 8441) becomes an `upgrade`, as in HTTP/1; a WebSocket's key is missing, because
     /// HTTP/2 has none.
     ///
-    /// The head is never longer than the section by the count of RFC 9113 §6.5.2, except for a tunnel, whose
+    /// The head is never longer than the section counted as in RFC 9113 §6.5.2, except for a tunnel, whose
     /// authority appears in it twice.
     pub fn render_head(&self, out: &mut Vec<u8>) {
         self.render(&mut Lines { out, slots: None, are_whole: true });
     }
 
-    /// Writes that head to `room` and returns what [`parse_request`] would find in it, including its length.
-    /// The head is not parsed again unless it exceeds the limits or the slots; the parser then reports the
-    /// error. If `room` holds the head of a request that differs in its path alone, only the path is written.
+    /// Writes the head of [`render_head`](Self::render_head) to `room` and returns what [`parse_request`]
+    /// would find in it, including its length. The head is not parsed again unless it exceeds the limits or
+    /// the slots; the parser then reports the error. If `room` holds the head of a request that differs only
+    /// in its path, only the path is written.
     ///
     /// # Errors
     /// Returns the errors of [`parse_request`].

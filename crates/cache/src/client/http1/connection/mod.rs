@@ -3,13 +3,13 @@
 //! ```text
 //!   wait ──readable──▶ turn: read into the thread's scratch ─▶ parse ─▶ hit::answer ─▶ … ─▶ one write ──▶ wait
 //!                        │ (no .await, no allocation, no lock)                          │
-//!                        ├─ the socket did not take it all ─────▶ deliver::finish ◀─────┘
+//!                        ├─ the socket did not accept all ──────▶ deliver::finish ◀─────┘
 //!                        ├─ not a hit ──▶ respond: the states ──▶ deliver::begin, finish
-//!                        └─ the turn's budget is spent ──▶ the other connections, then its turn among those of its address
+//!                        └─ the turn's budget is spent ──▶ other connections, then the next turn of this address
 //! ```
 //!
 //! Where the data is: in the thread's scratch while a turn lasts. A waiting connection keeps only the bytes
-//! of an unfinished head (`pending`), and nothing when it is idle. Bytes held for a slow client are counted
+//! of an unfinished head (`pending`), and nothing when it is idle. Bytes held for slow clients are counted
 //! over all connections of the core ([`client_budget`](crate::client::limits::client_budget)).
 
 mod turn;
@@ -60,32 +60,34 @@ use crate::{
     },
 };
 
-/// Budget of one connection in one turn, in requests, before other connections get theirs. About a
-/// millisecond of processor time.
+/// Maximum number of requests that one connection may process in a turn before other connections get a turn:
+/// about a millisecond of processor time.
 const TURN_REQUESTS_MAX: usize = 512;
-/// Budget of a turn while clients of other addresses are active.
+/// Maximum number of requests per turn while clients of other addresses are active.
 const TURN_REQUESTS_SHARED: usize = 64;
-/// Budget of a turn while other addresses are active and this address has used its share of the round: as
-/// many requests as any client sends at once that waits for answers.
+/// Maximum number of requests per turn while other addresses are active and this address has used its share
+/// of the round. A client that waits for its answers sends no more than this at once.
 const TURN_REQUESTS_LITTLE: usize = 2;
-/// Bytes of answers that cost as much as a request, because the kernel copies them.
+/// Number of answer bytes that cost as much as one request, because the kernel copies them.
 const ANSWER_BYTES_A_REQUEST: usize = 2 * 1024;
-/// Cost, in requests, of an answer that is sent by itself: small beside its content.
+/// Cost, in requests, of an answer that is sent in a write of its own; small compared with sending its
+/// content.
 const ANSWER_ALONE_REQUESTS: usize = 16;
 /// Maximum bytes of one read while clients of other addresses are active; the rest may wait in the socket.
 const READ_BYTES_SHARED: usize = 16 * 1024;
 const READ_BYTES_LITTLE: usize = 2 * 1024;
-/// Bytes of answers that are gathered before they are written although more requests are waiting. This bounds
-/// the scratch, and the memory held for a client that does not read.
+/// Maximum bytes of answers gathered before they are written, even if more requests are waiting. This limits
+/// the scratch buffer, and the memory held for a client that does not read.
 const OUT_BYTES_MAX: usize = 64 * 1024;
-/// Bytes that are read and discarded after a refusal, so that the client sees the answer and not a reset.
+/// Maximum number of bytes read and discarded after a refusal, so that the client sees the answer and not a
+/// reset.
 const LINGER_BYTES_MAX: usize = 1 << 20;
-/// Bytes of [`LINGER_BYTES_MAX`] that one read takes.
+/// Buffer size for discarding up to [`LINGER_BYTES_MAX`] bytes.
 const LINGER_PIECE_BYTES: usize = 4 << 10;
 /// Time limit for discarding bytes after a refusal.
 const LINGER_TIME_MAX: std::time::Duration = std::time::Duration::from_secs(2);
 
-/// Connections over the limit to which one core sends a 503 at the same time.
+/// Maximum number of connections over the limit to which one core sends a 503 at the same time.
 const TURNING_AWAY_MAX: usize = 256;
 /// Time limit for answering 503 to a connection over the limit.
 const TURN_AWAY_TIME_MAX: std::time::Duration = std::time::Duration::from_secs(3);
@@ -98,9 +100,10 @@ pub(super) struct Connection {
     unexamined: bool,
     /// Number of requests on this connection so far.
     requests: usize,
-    /// Cost, in requests, since the connection last waited for its client or for its turn.
+    /// Cost of processed requests, in requests, since the connection last waited for its client or for a
+    /// turn.
     spent: usize,
-    /// Cost, in requests, of the current poll of the socket.
+    /// Cost of requests processed in the current poll of the socket, in requests.
     had: usize,
     /// True once `requests_per_connection_max` is reached: the current request is the last.
     is_last: bool,
@@ -112,7 +115,7 @@ pub(super) struct Connection {
     last_said: Option<Box<LastSaid>>,
 }
 
-/// Outcome of a turn, unless the connection simply goes on waiting.
+/// Outcome of a turn, if the connection does not just wait for more bytes.
 enum TurnOutcome {
     /// The connection has ended.
     Closed,
@@ -120,7 +123,7 @@ enum TurnOutcome {
     Cut,
     /// The client speaks HTTP/2.
     Http2,
-    /// The socket did not accept all of an answer; this is the rest.
+    /// The socket did not accept all of an answer; the variant holds the rest.
     Sending { prefix: Vec<u8>, sending: Remainder },
     /// A request that is not a hit.
     Slow { before: Vec<u8>, request: Arc<Request>, state: State, fwd: Fwd, draft: Draft },
@@ -156,8 +159,8 @@ pub(crate) fn head_limits(config: &Config) -> HeadLimits {
 }
 
 /// Serves one client until it leaves. If the client begins to speak HTTP/2, returns its socket and the bytes
-/// received. `early` holds bytes that were already received. The sweep checks `watch`; long processing waits
-/// for its turn as a `member`.
+/// received. `early` holds bytes that were already received. The periodic sweep checks `watch` for passed
+/// deadlines; `member` is the connection's place in the fair scheduling of long turns.
 pub(crate) async fn serve(
     transport: Transport,
     watch: Arc<Watch>,
@@ -181,8 +184,8 @@ enum ServiceEnd {
     Http2,
 }
 
-/// Answers 503 to a connection over the limit. If many such connections arrive at once they are closed
-/// without an answer: a client over the limit must not cost more than a client within it.
+/// Answers 503 to a connection over the limit. If many of these connections arrive at once they are closed
+/// without an answer, because a client over the limit must not cost more than a client within it.
 pub(crate) fn turn_away(core: &Core, stream: TcpStream, peer: Peer) {
     if core.turning_away.get() >= TURNING_AWAY_MAX {
         return;
@@ -192,7 +195,7 @@ pub(crate) fn turn_away(core: &Core, stream: TcpStream, peer: Peer) {
         let mut connection = Connection::new(Transport::plain(stream), Watch::new(), peer);
         let draft = Draft::of_nothing(peer.address());
         let refused = connection.refuse(Fault::TooManyConnections, draft);
-        // The sweep does not check this connection, so it has a timer of its own.
+        // The periodic sweep does not check this connection, so a timer limits its time.
         let _ = tokio::time::timeout(TURN_AWAY_TIME_MAX, refused).await;
         drop(connection);
         with_core(|core| core.turning_away.set(core.turning_away.get() - 1));
@@ -200,7 +203,7 @@ pub(crate) fn turn_away(core: &Core, stream: TcpStream, peer: Peer) {
 }
 
 impl TurnOutcome {
-    /// Returns the bytes of answers that wait for the client.
+    /// Returns the number of answer bytes that wait for the client.
     fn held_bytes(&self) -> usize {
         match self {
             TurnOutcome::Closed | TurnOutcome::Cut | TurnOutcome::Http2 => 0,
@@ -281,7 +284,7 @@ impl Connection {
         }
     }
 
-    /// Answers a request that is not a hit. Returns whether the connection can go on.
+    /// Answers a request that is not a hit. Returns whether the connection can carry further requests.
     async fn respond(&mut self, request: &Arc<Request>, state: State, fwd: Fwd, draft: Draft) -> bool {
         self.client.watch.work();
         let client = request.client_key();
@@ -294,7 +297,7 @@ impl Connection {
         yield_to_ready().await;
         self.client.ends_at_fin = fin::ends_exchange(request);
         let mut upload = Upload::new(&mut self.client, request);
-        // Boxed: connections that idle or have only hits would be larger by two KiB.
+        // Boxed, because it would make connections that are idle or have only hits larger by 2 KiB.
         let responding = Box::pin(respond(request, state, fwd, &mut upload));
         let response = tokio::select! {
             biased;
@@ -342,9 +345,10 @@ impl Connection {
         self.deliver(synth(None, fault), AnswerContext::NOTHING, None, draft).await;
     }
 
-    /// Sends an answer, while `upload`, the rest of the request, goes on to an origin that wants it. Unread
-    /// bytes of a request (`None`: its end is unknown) would be parsed as the next request, so the connection
-    /// ends once the client has had time to read.
+    /// Sends an answer. The unread rest of the request, `upload`, meanwhile goes on to an origin that still
+    /// accepts it. If bytes of the request stay unread (`upload` is `None` if the end of the request is
+    /// unknown), they would be parsed as the next request, so the connection ends once the client has had
+    /// time to read the answer.
     async fn deliver(
         &mut self,
         answer: Answer<'static>,
@@ -362,8 +366,8 @@ impl Connection {
             if draft.is_some() {
                 self.drafts.push(draft);
             }
-            // The socket usually accepts everything at once; an error is found again by the code that sends
-            // the rest.
+            // The socket usually accepts everything at once. An error is ignored here, because the code that
+            // sends the rest meets it again.
             let sent = if sending.is_done() { self.client.try_send(&[Part::Plain(out)]) } else { Ok(0) };
             (out[sent.unwrap_or(0)..].to_vec(), sending)
         });
@@ -386,13 +390,14 @@ impl Connection {
         };
         let open = is_sent && !close;
         if is_unread {
-            // Boxed with its buffer: every connection would be larger by it.
+            // Boxed together with its buffer, which would make every connection larger.
             Box::pin(self.linger()).await;
         }
         open
     }
 
-    /// Lets the client read the last answer before the connection is closed: closing with unread bytes would reset it.
+    /// Gives the client time to read the last answer before the connection is closed, because closing a
+    /// socket with unread bytes resets the connection.
     async fn linger(&mut self) {
         if self.client.transport.shutdown().await.is_err() {
             return;

@@ -58,7 +58,7 @@ impl Connection {
             let scratch = &mut *scratch;
             let mut have = self.client.pending.len();
             scratch.read[..have].copy_from_slice(&self.client.pending);
-            // Length of the parsed bytes that contain no whole request.
+            // Number of bytes that were parsed without finding a whole request.
             let mut seen = if std::mem::take(&mut self.unexamined) { 0 } else { have };
             loop {
                 if self.spent >= work_max {
@@ -111,7 +111,7 @@ impl Connection {
                 self.spent += more;
                 self.had += more;
                 if let Some(turned) = turned {
-                    // Bytes behind the request that is being answered wait.
+                    // Bytes after the request that is being answered are kept.
                     self.client.pending.clear();
                     self.client.pending.extend_from_slice(&scratch.read[answered..have]);
                     self.unexamined = !self.client.pending.is_empty();
@@ -124,8 +124,8 @@ impl Connection {
         })
     }
 
-    /// Answers the requests in `scratch.read[..have]`, up to an answer that is sent by itself, within a
-    /// budget of `work_max` requests.
+    /// Answers the requests in `scratch.read[..have]`, up to an answer that needs a write of its own, within
+    /// a budget of `work_max` requests.
     fn answer_all(
         &mut self,
         core: &Core,
@@ -242,12 +242,12 @@ impl Connection {
         transaction::end_sent(drafts, self.client.sent_bytes, &mut self.drafts);
         drop(turn);
         refreshes.into_iter().for_each(|request| fetch::refresh(core, request));
-        // The socket accepted at once the body that the following requests were waiting for.
+        // The socket accepted the whole body at once, so the following requests can be parsed.
         let unexamined = is_stopped && turned.is_none();
         AnswerProgress { bytes: at, unexamined, work, turned }
     }
 
-    /// Writes the gathered answers once; the rest that the socket refuses is left to be sent.
+    /// Writes the gathered answers once. If the socket does not accept all, the outcome holds the rest.
     fn write_out(&mut self, core: &Core, out: &[u8], stopped: Option<StopReason>) -> Option<TurnOutcome> {
         if let Some(StopReason::Sending(Remainder {
             rest: Rest::Pinned { mut object, from, to, ending },
@@ -314,7 +314,7 @@ impl Connection {
         }
     }
 
-    /// Handles a deadline that the sweep found passed, or a drain that ends the connection.
+    /// Handles a deadline that the sweep found to have passed, or the end of the connection by a drain.
     fn time_is_up(&self, core: &Core) -> TurnOutcome {
         match self.client.watch.phase() {
             Phase::Head => {

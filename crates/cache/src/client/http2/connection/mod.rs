@@ -63,9 +63,10 @@ use crate::{
 const OUT_BYTES_MAX: usize = 128 * 1024;
 /// Frames that one connection may process in one turn, before other connections get theirs.
 const TURN_FRAMES_MAX: usize = 2048;
-/// Frames a turn while clients of other addresses are active.
+/// Maximum number of frames per turn while clients of other addresses are active.
 const TURN_FRAMES_SHARED: usize = 128;
-/// Frames a turn while other addresses are active and this address has used its share of the round.
+/// Maximum number of frames per turn while other addresses are active and this address has used its share of
+/// the round.
 const TURN_FRAMES_LITTLE: usize = 8;
 /// Interval at which a connection with open streams is checked for stalled streams.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -73,10 +74,10 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const LAST_WORDS_TIME_MAX: Duration = Duration::from_millis(500);
 /// Bytes from the client that are read and discarded while it reads the final frames.
 const LAST_WORDS_BYTES_MAX: usize = 64 * 1024;
-/// Bytes of [`LAST_WORDS_BYTES_MAX`] that one read takes.
+/// Buffer size for discarding up to [`LAST_WORDS_BYTES_MAX`] bytes.
 const LAST_WORDS_PIECE_BYTES: usize = 4 << 10;
 
-/// ConnectionFault a connection ends.
+/// Reason why a connection ends.
 enum End {
     /// The client is gone, or does not read.
     Gone,
@@ -92,8 +93,9 @@ impl From<SinkError> for End {
     }
 }
 
-/// Serves one client until it leaves. `early` holds bytes that were already received. The sweep checks
-/// `watch`; long processing waits for its turn as a `member`.
+/// Serves one client until it leaves. `early` holds bytes that were already received. The periodic sweep
+/// checks `watch` for passed deadlines; `member` is the connection's place in the fair scheduling of long
+/// turns.
 pub(crate) async fn serve(
     transport: Transport,
     watch: Arc<Watch>,
@@ -164,14 +166,14 @@ fn limits(core: &Core) -> Limits {
     }
 }
 
-/// The client's address, and the connection's number on this core.
+/// A client's address, and the number of its connection on this core.
 #[derive(Clone, Copy)]
 struct Client {
     number: Number,
     peer: Peer,
 }
 
-/// Ends everything that a connection has begun, however its own task ends.
+/// Cleans up everything that a connection has started when it is dropped, however the connection's task ends.
 struct ConnectionCleanup(Number);
 
 impl ConnectionCleanup {
@@ -331,7 +333,7 @@ fn read(
     Ok(true)
 }
 
-/// Processes the frames in `scratch.read[..have]`. Returns the number of their bytes.
+/// Processes the frames in `scratch.read[..have]`. Returns the number of bytes processed.
 fn take_frames(
     core: &Core,
     multiplex: &mut Multiplex,
@@ -356,7 +358,7 @@ fn take_frames(
         *frames_left -= 1;
         multiplex.wire.reply(&event, &mut multiplex.out);
         if !was_in_block || !multiplex.wire.is_in_field_block() {
-            // The next frame or field block has its own time.
+            // The next frame or field block gets a deadline of its own.
             multiplex.frame_since_ms = None;
         }
         match event {
@@ -405,7 +407,7 @@ fn take_frames(
     Ok(at)
 }
 
-/// Ends the turn of reading the store, then begins the background refreshes.
+/// Releases the epoch guard of the store, then starts the background refreshes.
 fn finish_turn(core: &Core, turn: EpochGuard<'_>, refreshes: Vec<Request>) {
     drop(turn);
     refreshes.into_iter().for_each(|request| fetch::refresh(core, Arc::new(request)));
@@ -464,7 +466,7 @@ fn wake(waker: &mut Option<std::task::Waker>) {
     }
 }
 
-/// Ends the task of a stream that its client has given up.
+/// Ends the task of a stream that its client has reset.
 fn give_up(multiplex: &mut Multiplex, id: u32) {
     if let Some(Stream { task, .. }) = multiplex.leave(id) {
         task.abort();
@@ -472,8 +474,8 @@ fn give_up(multiplex: &mut Multiplex, id: u32) {
     multiplex.pass_on();
 }
 
-/// Sets the watch to the connection's current wait and its deadline. A deadline belongs to the frame or field
-/// block that is under way: a body of many frames has its own pace.
+/// Sets the watch to what the connection currently waits for, with its deadline. A deadline belongs to the
+/// frame or field block that is arriving; a body of many frames has its own minimum rate.
 fn wait(core: &Core, multiplex: &mut Multiplex, watch: &Watch, now_ms: u64) {
     let limits = &core.config.limits;
     let is_under_way = !multiplex.pending.is_empty() || multiplex.wire.is_in_field_block();
@@ -491,8 +493,8 @@ fn wait(core: &Core, multiplex: &mut Multiplex, watch: &Watch, now_ms: u64) {
     }
 }
 
-/// Returns whether the frame or field block that is under way takes too long. A DATA frame may take as long
-/// as the slowest accepted body.
+/// Returns whether the frame or field block that is arriving takes too long. A DATA frame may take as long as
+/// the slowest body that is accepted.
 fn is_late(limits: &config::Limits, multiplex: &Multiplex, now_ms: u64) -> bool {
     let at_most = match FrameHeader::parse(&multiplex.pending) {
         Some(FrameHeader { kind: kind::DATA, length, .. }) => body_rate::frame_time_max(
@@ -547,7 +549,7 @@ fn look(core: &Core, multiplex: &mut Multiplex, watch: &Watch, now_ms: u64) -> R
 }
 
 impl Counter {
-    /// Returns the counter of a connection that ended because of its client.
+    /// Returns the counter for a connection that ended through its client's fault.
     fn of_http2_end(ended: &ConnectionError) -> Self {
         match ended.why {
             ConnectionFault::Limit(limit) => Self::of_http2_limit(limit),

@@ -90,7 +90,8 @@ fn settings_ack() -> [u8; 9] {
 /// POST http://a/ in static fields of HPACK.
 const HEAD: [u8; 6] = [0x83, 0x86, 0x84, 0x41, 0x01, b'a'];
 
-/// Each frame has ten seconds of its own. A DATA frame also has the time of the slowest accepted body.
+/// Each frame has a deadline of ten seconds. A DATA frame is also given the time that the slowest accepted
+/// body takes.
 #[test]
 fn a_deadline_belongs_to_a_frame() {
     run(async {
@@ -99,7 +100,7 @@ fn a_deadline_belongs_to_a_frame() {
         let head = [&header(kind::HEADERS, flag::END_HEADERS, HEAD.len())[..], &HEAD].concat();
         assert!(scene.comes(&head, 0).await.is_ok(), "right");
         let content = [&header(kind::DATA, 0, 200)[..], &[b'x'; 200]].concat();
-        // A frame is under way at every call of `look`.
+        // A frame is incomplete at every call of `look`.
         assert!(scene.comes(&content[..100], 0).await.is_ok(), "right");
         for _ in 0..60 {
             let next = [&content[100..], &content[..100]].concat();

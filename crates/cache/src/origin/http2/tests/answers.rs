@@ -110,7 +110,8 @@ fn bad() -> Vec<(&'static str, Vec<u8>)> {
 async fn no_answer_that_breaks_a_rule_is_whole() {
     let mut whole = Vec::new();
     for (name, frames) in bad() {
-        // The connection is closed, because an answer that is not rejected at once would wait for more.
+        // The server closes the connection, because an answer that is not rejected at once would wait for
+        // more bytes.
         let address = say(move |_, _| Do::Close(frames.clone())).await;
         let only = Only::at(address, Limits::default());
         let found = match only.get("/").await {
@@ -141,7 +142,7 @@ async fn what_is_sound_is_let_through() {
             [headers(1, "200", &[], 0), data(1, b"hello", 0), headers(1, "404", &[], END_STREAM)].concat(),
             "transfer-encoding: chunked\n",
         ),
-        // h2 skips a pseudo-field that RFC 9113 §8.3 forbids here; nothing of it reaches us.
+        // `h2` skips a pseudo-field that RFC 9113 §8.3 forbids in answers; our code does not receive it.
         ("a request's field", with(&[(":path", "/"), ("content-length", "5")]), "content-length: 5\n"),
         ("an empty value", with(&[("x", ""), ("content-length", "5")]), "x: \ncontent-length: 5\n"),
         (

@@ -92,7 +92,7 @@ impl Upstreams for Only {
     }
 }
 
-/// A request's body, and the interim responses that came before the answer.
+/// Test client: the request's body, and the interim responses that came before the answer.
 #[derive(Default)]
 struct Sender {
     body: Option<Vec<u8>>,
@@ -206,7 +206,7 @@ async fn exchanges_share_a_connection() {
         while let Some(given) = given.recv().await {
             seen.lock().expect("nobody has panicked").push(given.connection);
             waiting.push(given);
-            // Answers all of them at once.
+            // All 40 requests are answered at once.
             if waiting.len() == 40 {
                 for given in waiting.drain(..) {
                     let path = given.request.uri().path().to_owned();
@@ -306,14 +306,14 @@ async fn a_slow_reader_keeps_a_window_and_no_more() {
             });
         }
     });
-    // All streams but one are not read.
+    // Three of the four streams are not read.
     let mut slow = Vec::new();
     for _ in 0..3 {
         slow.push(only.get("/endless").await.expect("an answer"));
     }
     let mut quick = only.get("/megabyte").await.expect("an answer");
     assert_eq!(content(&mut quick).await.map(|all| all.len()), Ok(1 << 20));
-    // By now the other streams have sent all that they could.
+    // By now the origin has sent as much on the unread streams as their windows allow.
     let mut most = 0;
     while let Ok((is_endless, all)) = sent.try_recv() {
         if is_endless {
@@ -321,7 +321,7 @@ async fn a_slow_reader_keeps_a_window_and_no_more() {
         }
     }
     assert_eq!(most, window);
-    // A reader that goes on is sent as much again.
+    // When a stream is read again, the origin sends another window of bytes on it.
     let room = WordBuffer::new(window);
     let mut read = 0;
     while read < 2 * window {

@@ -63,14 +63,14 @@ fn go_away(last: u32, code: u32) -> Vec<u8> {
     frame(7, 0, 0, &[last.to_be_bytes(), code.to_be_bytes()].concat())
 }
 
-/// Reaction of the server to a request.
+/// Reaction of the scripted server to a request.
 pub(super) enum Do {
     Send(Vec<u8>),
     Close(Vec<u8>),
 }
 
-/// Runs a server that asks `script` for its reaction to each request, by the numbers of the connection and
-/// the stream.
+/// Runs a server that calls `script` with the numbers of the connection and the stream of each request, and
+/// does what it returns.
 pub(super) async fn say(script: impl Fn(usize, u32) -> Do + Send + Sync + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -149,7 +149,7 @@ async fn what_was_not_looked_at_is_sent_again_whatever_it_is() {
         assert_eq!(post(&only).await.as_deref(), Ok(&b"ok"[..]), "{at}");
         assert_eq!((asked.load(Ordering::Relaxed), *only.failures.borrow()), (2, 0));
     }
-    // A server that never takes the request is given up at last.
+    // A server that refuses every stream is given up after three attempts.
     let asked = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&asked);
     let address = say(move |_, stream| {
@@ -204,7 +204,7 @@ async fn what_has_to_go_by_http1_does() {
     assert_eq!(content(&mut arrived).await.as_deref(), Ok(&b"http1"[..]));
 }
 
-/// An origin that vanished silently is noticed by its missing PING answer, long before the time limit for an
+/// An origin that vanished silently is detected by its missing PING answer, long before the time limit for an
 /// answer.
 #[tokio::test(start_paused = true)]
 async fn an_origin_that_answers_no_ping_is_given_up() {

@@ -21,10 +21,10 @@ use super::{Account, pattern};
 pub const AN_ACCOUNT_MAX: usize = 1024;
 /// Largest number of imports of all accounts together.
 pub const IMPORTS_MAX: usize = 16 * 1024;
-/// Time that a service has for its answer, unless its export sets another (nats-server's
+/// Default time for a service to answer a request; the export may set another (nats-server's
 /// `DEFAULT_SERVICE_EXPORT_RESPONSE_THRESHOLD`).
 pub const ANSWER_TIME: Duration = Duration::from_secs(120);
-/// Imports that may be examined in the search for circles.
+/// Largest number of imports examined in the search for import cycles.
 const STEPS_MAX: usize = 1 << 20;
 
 /// A stream or service that other accounts may import.
@@ -34,19 +34,19 @@ pub struct Export {
     pub subject: String,
     /// Settings of an exported service; `None` for a stream.
     pub service: Option<ServiceExport>,
-    /// Accounts that may import it; empty: every account.
+    /// Names of the accounts that may import this; empty: every account.
     pub accounts: Vec<String>,
-    /// Position of the token, counted from 1, that must be the importing account's name. The export has a
-    /// wildcard there.
+    /// Position, counted from 1, of the subject token that must be the importing account's name. The export's
+    /// pattern has a wildcard at this position.
     pub account_token_position: Option<usize>,
 }
 
 /// Settings for the answers of an exported service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServiceExport {
-    /// Number of answers to a request.
+    /// Number of answers that the service sends to a request.
     pub response: Response,
-    /// Time for an answer, counted from the request or from the last answer.
+    /// Time limit for an answer, counted from the request or from the previous answer.
     pub threshold: Duration,
 }
 
@@ -74,13 +74,13 @@ pub struct Import {
     pub account: String,
     /// Pattern of the subjects in the exporting account.
     pub subject: String,
-    /// Pattern of the subjects in the importing account; `None`: the exporter's.
+    /// Pattern of the subjects in the importing account; `None`: the same as in the exporting account.
     pub to: Option<String>,
     /// Prefix of the subjects in the importing account.
     pub prefix: Option<String>,
     /// True for a service, false for a stream.
     pub is_service: bool,
-    /// The service receives details of the requesting client.
+    /// The service receives details about the requesting client (`Nats-Request-Info`).
     pub share: bool,
 }
 
@@ -107,11 +107,11 @@ pub enum Part {
     Import(usize),
 }
 
-/// All imports, by the number of the importing account.
+/// All stream and service imports, by the number of the importing account.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Exchange {
     accounts: HashMap<u16, Imports>,
-    /// True for each account, by its number, that exports or imports a service.
+    /// For each account number: whether the account exports or imports a service.
     deals: Vec<bool>,
 }
 
@@ -142,20 +142,20 @@ pub struct Service {
     pub importer: u16,
     /// Number of the exporting account.
     pub exporter: u16,
-    /// Number of the export.
+    /// Index of the export among all exports, by which a message is kept from passing one export twice.
     pub export: usize,
     /// Pattern of the subjects in the importing account.
     pub local: String,
-    /// Subjects of the requests in the exporting account.
+    /// Subject of the request in the exporting account.
     pub to: Target,
-    /// Settings for the answers.
+    /// Settings for the service's answers.
     pub service: ServiceExport,
-    /// The service receives details of the requesting client.
+    /// The service receives details about the requesting client (`Nats-Request-Info`).
     pub share: bool,
 }
 
 impl Service {
-    /// Returns whether both services are equal apart from the export's number, which changes when an earlier
+    /// Returns whether both services are equal apart from `export`, an index that changes when an earlier
     /// export is added or removed.
     pub fn is_like(&self, other: &Self) -> bool {
         let Self { importer, exporter, export: _, local, to, service, share } = self;
@@ -164,10 +164,10 @@ impl Service {
     }
 }
 
-/// Subject under which the exporting account gets a request.
+/// Subject under which the exporting account receives a request.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Target {
-    /// All requests get the same subject.
+    /// All requests have the same subject.
     Subject(String),
     /// Each request's subject is translated.
     Path(Path),
@@ -212,7 +212,7 @@ struct Building<'a> {
     steps: usize,
 }
 
-/// An export, merged from all exports of the same subject.
+/// An export; exports of one account with the same subject are merged.
 struct Ready {
     account: usize,
     subject: String,
@@ -226,7 +226,7 @@ struct AllowedImport {
     by: usize,
     from: usize,
     is_service: bool,
-    /// Patterns in the exporting and in the importing account.
+    /// Patterns of the subjects in the exporting account (`there`) and in the importing account (`here`).
     there: String,
     here: String,
     what: What,
@@ -418,8 +418,8 @@ impl Building<'_> {
         let exports = || self.exports.iter().filter(of_kind);
         let name = &self.accounts[by].name;
         let is_allowed = match exports().find(|export| export.subject == *subject) {
-            // The import names the export's own pattern. If each account has a subject of its own there, no
-            // account may import that.
+            // The import names the export's own pattern. If the export reserves a separate subject for each
+            // account, no account may import the whole pattern.
             Some(exact) => exact.allows(name, None),
             None => {
                 exports().any(|export| covers(&export.subject, subject) && export.allows(name, Some(subject)))
@@ -437,8 +437,8 @@ impl Building<'_> {
     }
 
     /// Follows the streams that account `at` imports under subjects that overlap `wanted`, and fails if one
-    /// comes from an account that is already on the way. As in nats-server, the search goes on only if `at`
-    /// exports `wanted` as a stream.
+    /// comes from an account that is already on the path. As in nats-server, the search continues only if
+    /// `at` exports `wanted` as a stream.
     fn leads_back(&mut self, at: usize, wanted: &str, on_the_way: &mut Vec<usize>) -> Result<(), String> {
         let is_exported = |export: &Ready| {
             export.account == at && export.service.is_none() && covers(&export.subject, wanted)

@@ -1,5 +1,5 @@
-//! Translation of subjects between two accounts: the exporter's `a.*.>` is the importer's `p.a.*.>`, its
-//! `q.*.*` is `x.$2.$1`.
+//! Translation of subjects between two accounts: the exporter's `a.*.>` becomes the importer's `p.a.*.>`, and
+//! the exporter's `q.*.*` becomes the importer's `x.$2.$1`.
 //!
 //! Each wildcard of one side occurs once on the other side, so a path can be used in both directions: a
 //! message's subject is translated forwards, a subscriber's pattern backwards. *Slow twin:* in the tests,
@@ -15,7 +15,8 @@ pub struct Path {
     source: String,
     destination: String,
     parts: Vec<Part>,
-    /// First token of the source that belongs to `>`; it and all later tokens are appended.
+    /// Index of the first source token that `>` matches; this token and all later ones are appended. `None`
+    /// if the source has no `>`.
     tail_from: Option<usize>,
 }
 
@@ -27,11 +28,12 @@ enum Part {
 }
 
 impl Path {
-    /// Builds the path from a pattern to one that has `$2`, `{{wildcard(2)}}` or its own second `*` for the
-    /// second `*` of the source.
+    /// Builds a path from one pattern to another. In the destination, `$2`, `{{wildcard(2)}}` or its second
+    /// `*` refer to the second `*` of the source.
     ///
     /// # Errors
-    /// A description of the error if a pattern is invalid, or the wildcards of the two do not correspond.
+    /// A description of the error if a pattern is invalid, or the wildcards of the two patterns do not
+    /// correspond.
     pub fn build(source: &str, destination: &str) -> Result<Self, String> {
         for text in [source, destination] {
             if !pattern::is_valid(text) {
@@ -109,8 +111,8 @@ impl Path {
         }
     }
 
-    /// Writes the translation of a subject that the source matches. A pattern within the source gives the
-    /// translated pattern.
+    /// Writes the translation of a subject that the source pattern matches. For a pattern that the source
+    /// covers, the result is the translated pattern.
     pub fn apply(&self, subject: &[u8], into: &mut Vec<u8>) {
         into.clear();
         if self.source == self.destination && self.is_straight() {
