@@ -230,6 +230,9 @@ impl Reader {
 }
 
 impl<'ast> Visit<'ast> for Reader {
+    /// A visibility names a module, but depends on nothing in it.
+    fn visit_vis_restricted(&mut self, _: &'ast syn::VisRestricted) {}
+
     fn visit_item(&mut self, item: &'ast Item) {
         if !is_for_tests(attributes(item)) {
             self.take_item(item);

@@ -11,16 +11,16 @@ use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::{self, Visit};
 
 /// Comments that begin with *what*, *who*, *whether* or *it*.
-const COMMENTS_WITHOUT_A_NOUN: usize = 55;
+const COMMENTS_WITHOUT_A_NOUN: usize = 52;
 /// Types that are named by a participle.
 const PARTICIPLE_TYPES: usize = 0;
 /// Functions that begin with `is_`, `has_` or `may_` and do not return `bool`.
-const PREDICATES_WITHOUT_AN_ANSWER: usize = 22;
+const PREDICATES_WITHOUT_AN_ANSWER: usize = 0;
 /// Log messages that begin with a verb in the third person.
 const MESSAGES_THAT_BEGIN_WITH_A_VERB: usize = 0;
 
 /// Files of the product with more than [`LINES_MAX`] lines, including the tests at their end.
-const LONG_FILES: usize = 4;
+const LONG_FILES: usize = 0;
 const LINES_MAX: usize = 600;
 /// Words of `ARCHITECTURE.md`, and of all decisions together.
 const ARCHITECTURE_WORDS_MAX: usize = 1300;

@@ -181,7 +181,7 @@ impl Drop for Chunk {
         // A long list is dropped in a loop, because recursion could exhaust the stack.
         let mut next = self.next.take();
         while let Some(chunk) = next {
-            next = Arc::into_inner(chunk).and_then(|mut no_collapse| no_collapse.next.take());
+            next = Arc::into_inner(chunk).and_then(|mut only| only.next.take());
         }
     }
 }

@@ -157,15 +157,15 @@ impl SigningInput {
         if !bool::from(mac.ct_eq(&theirs)) {
             return None;
         }
-        let bypass_stored = said.strip_suffix(ANEW);
-        let mut words = bypass_stored.unwrap_or(said).strip_prefix(VERSION)?.split(';');
+        let anew = said.strip_suffix(ANEW);
+        let mut words = anew.unwrap_or(said).strip_prefix(VERSION)?.split(';');
         let ask = Ask {
             asker: word(&mut words, "asker")?,
             id: u64::from_str_radix(word(&mut words, "id")?, 16).ok()?,
             number: word(&mut words, "number")?.parse().ok()?,
             epoch: u64::from_str_radix(word(&mut words, "epoch")?, 16).ok()?,
             sequence: word(&mut words, "sequence")?.parse().ok()?,
-            is_anew: bypass_stored.is_some(),
+            is_anew: anew.is_some(),
         };
         words.next().is_none().then_some((ask, mac))
     }

@@ -3,7 +3,7 @@
 //! ```text
 //!   file ──pread──▶ Span                        a helper thread: it may wait for the disk
 //!   file ──mmap(MAP_PRIVATE, MADV_RANDOM)──▶ ReadMapping
-//!            │ is_resident: mincore             a loop may call it; it never waits
+//!            │ check_resident: mincore             a loop may call it; it never waits
 //!            │ span:        the bytes           a loop may read pages that were resident a moment ago
 //!            └ populate:    MADV_POPULATE_READ  a helper: it may wait for the disk
 //! ```
@@ -136,7 +136,7 @@ impl ReadMapping {
     }
 
     /// Returns the bytes of a range of the file. Reading pages that are not resident waits for the disk: call
-    /// [`Self::is_resident`] before each read. No filter by time or volume makes that call avoidable
+    /// [`Self::check_resident`] before each read. No filter by time or volume makes that call avoidable
     /// (`docs/measurements/009-reading-the-disk.md`).
     ///
     /// # Panics
@@ -160,7 +160,7 @@ impl ReadMapping {
     ///
     /// # Panics
     /// Panics if the range is not within the mapping.
-    pub fn is_resident(&self, range: Range<usize>) -> io::Result<bool> {
+    pub fn check_resident(&self, range: Range<usize>) -> io::Result<bool> {
         let mut all = true;
         self.ask(range, |page| {
             all &= page;
@@ -173,7 +173,7 @@ impl ReadMapping {
     /// block.
     ///
     /// # Errors
-    /// Returns the same errors as [`Self::is_resident`].
+    /// Returns the same errors as [`Self::check_resident`].
     ///
     /// # Panics
     /// Panics if the range is not within the mapping.

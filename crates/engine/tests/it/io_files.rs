@@ -88,17 +88,17 @@ fn a_cached_read_makes_exactly_its_range_resident_and_a_direct_one_nothing() {
     let memory = memory();
     DirectFile::open(&scratch.path).unwrap().read(0, Span::new(&memory, 0..65_536)).unwrap();
     assert_eq!(mapping.resident_pages(0..4 << 20).unwrap(), 0);
-    assert!(!mapping.is_resident(1_000_000..1_000_001).unwrap());
+    assert!(!mapping.check_resident(1_000_000..1_000_001).unwrap());
     cached.read(1 << 20, Span::new(&memory, 0..32_768)).unwrap();
     assert_eq!(mapping.resident_pages(0..4 << 20).unwrap(), 8, "its eight pages and no window");
-    assert!(mapping.is_resident(1 << 20..(1 << 20) + 32_768).unwrap());
-    assert!(!mapping.is_resident(1 << 20..(1 << 20) + 32_769).unwrap());
-    assert!(!mapping.is_resident((1 << 20) - 1..(1 << 20) + 10).unwrap());
+    assert!(mapping.check_resident(1 << 20..(1 << 20) + 32_768).unwrap());
+    assert!(!mapping.check_resident(1 << 20..(1 << 20) + 32_769).unwrap());
+    assert!(!mapping.check_resident((1 << 20) - 1..(1 << 20) + 10).unwrap());
     let before = major_faults();
     assert!(mapping.span(1 << 20..(1 << 20) + 32_768).eq(&content(1 << 20, 32_768)));
     assert_eq!(major_faults(), before, "what is resident and populated is read without a major fault");
     mapping.populate(5000..5001).unwrap();
-    assert!(mapping.is_resident(4096..8192).unwrap());
+    assert!(mapping.check_resident(4096..8192).unwrap());
     assert!(mapping.span(5000..5001).eq(&content(5000, 1)));
 }
 
@@ -131,6 +131,6 @@ fn residency_is_counted_across_questions() {
     mapping.populate(0..pages * PAGE_BYTES).unwrap();
     assert_eq!(mapping.resident_pages(0..pages * PAGE_BYTES).unwrap(), pages);
     assert_eq!(mapping.resident_pages(PAGE_BYTES + 1..300 * PAGE_BYTES + 1).unwrap(), 300);
-    assert!(mapping.is_resident(0..pages * PAGE_BYTES).unwrap());
+    assert!(mapping.check_resident(0..pages * PAGE_BYTES).unwrap());
     assert_eq!(mapping.resident_pages(7..7).unwrap(), 0);
 }

@@ -9,10 +9,13 @@
 //! mails examined, mails opened, bytes read and time; a search that stops at a bound returns a [`Cursor`] to
 //! continue from.
 
+mod cursor;
 mod fold;
 pub(crate) mod index;
 mod query;
 
+pub use cursor::Cursor;
+use cursor::CursorPosition;
 use std::{sync::Arc, time::Duration};
 
 use crate::{
@@ -44,48 +47,6 @@ const BUNCH_BYTES_MAX: u64 = 1024 * 1024;
 const BATCH: usize = 200;
 /// A cursor loses its position after this many arrivals and deletions between two pages of a search.
 const SHIFT_MAX: usize = 1_000;
-
-/// Position to continue a search from: the last mail examined, and its position.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cursor {
-    place: CursorPosition,
-    after: MailId,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum CursorPosition {
-    /// Index in the list. Mails that arrive meanwhile shift it.
-    InList(usize),
-    /// Time of arrival of a candidate that came from the index.
-    Arrived(u64),
-}
-
-/// Prefix of a cursor whose position is a time of arrival.
-const ARRIVED: char = 'a';
-
-/// Writes `position-ID`.
-impl std::fmt::Display for Cursor {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.place {
-            CursorPosition::InList(skip) => write!(f, "{skip}-{}", self.after),
-            CursorPosition::Arrived(ms) => write!(f, "{ARRIVED}{ms}-{}", self.after),
-        }
-    }
-}
-
-impl std::str::FromStr for Cursor {
-    type Err = QueryFault;
-
-    fn from_str(text: &str) -> Result<Self, QueryFault> {
-        let fault = || QueryFault::Cursor(text.chars().take(40).collect());
-        let (place, after) = text.split_once('-').ok_or_else(fault)?;
-        let place = match place.strip_prefix(ARRIVED) {
-            Some(ms) => CursorPosition::Arrived(ms.parse().map_err(|_| fault())?),
-            None => CursorPosition::InList(place.parse().map_err(|_| fault())?),
-        };
-        Ok(Self { place, after: after.parse().map_err(|_| fault())? })
-    }
-}
 
 /// Result of a search.
 #[derive(Debug, Clone, Default)]

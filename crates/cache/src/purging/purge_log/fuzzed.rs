@@ -19,10 +19,10 @@ pub(crate) fn purges_file(bytes: &[u8]) {
             assert_eq!(parse(&again), Some(purges));
             assert_eq!(read(MARK, &file, &mut table), Ok(file.len()));
             // The purges that rebuild a table also survive writing and parsing.
-            let mut bypass_stored = Vec::new();
-            table.purges().for_each(|purge| append(&mut bypass_stored, &purge));
+            let mut rewritten = Vec::new();
+            table.purges().for_each(|purge| append(&mut rewritten, &purge));
             let mut same = Table::default();
-            parse(&bypass_stored).unwrap_or_default().iter().for_each(|purge| _ = same.apply(purge));
+            parse(&rewritten).unwrap_or_default().iter().for_each(|purge| _ = same.apply(purge));
             assert_eq!((same.youngest(), same.held()), (table.youngest(), table.held()));
             assert!(same.bans().iter().eq(table.bans().iter()));
         }

@@ -82,8 +82,6 @@ pub(crate) enum Message {
     Reload(std::sync::Arc<Settings>),
 }
 
-/// Core and subscribers to which messages are sent.
-
 /// Links from one core to all others.
 pub(crate) struct Links {
     index: usize,

@@ -192,7 +192,7 @@ fn answer(serving: &Rc<ObjectServer>, id: u64, due: Instant, scratch: &mut Vec<u
                 return serving.seen.borrow().hit(id, scratch, due);
             }
             if let Some(cached) = cached
-                && cached.mapping().is_resident(range.clone()).unwrap_or(false)
+                && cached.mapping().check_resident(range.clone()).unwrap_or(false)
             {
                 cached.mapping().span(range).copy_to(scratch);
                 serving.seen.borrow().hit(id, scratch, due);

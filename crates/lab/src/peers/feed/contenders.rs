@@ -237,7 +237,7 @@ pub fn wait_until_ready(running: &mut ServerProcess) -> Result<(), PeerError> {
     loop {
         // A floor counts its connections: it is looked at without making one.
         let outcome = if running.contender.is_floor() {
-            is_listening(running.address.port())
+            check_listening(running.address.port())
         } else {
             running.contender.wire().producer(running.address).map(drop)
         };
@@ -254,7 +254,7 @@ pub fn wait_until_ready(running: &mut ServerProcess) -> Result<(), PeerError> {
 }
 
 /// Whether somebody listens on this port of loopback, from `/proc/net/tcp`.
-fn is_listening(port: u16) -> Result<(), PeerError> {
+fn check_listening(port: u16) -> Result<(), PeerError> {
     let wanted = format!(":{port:04X} 00000000:0000 0A");
     if fs::read_to_string("/proc/net/tcp")?.contains(&wanted) {
         Ok(())

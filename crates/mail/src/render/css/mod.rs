@@ -17,6 +17,7 @@
 
 mod allowed;
 mod limits;
+mod words;
 
 use allowed::{
     ALWAYS, FUNCTIONS, IDLE, KEYFRAMES, NEVER, OF_THE_DOCUMENT, PICTURES, RUNNING, SHAPES, WITH_RULES,
@@ -26,6 +27,8 @@ pub(crate) use limits::{
 };
 use limits::{WRITTEN_BYTES_MAX, WRITTEN_MAX};
 use std::{borrow::Cow, collections::HashMap, fmt::Write as _};
+pub(super) use words::is_simple;
+use words::{is_plain, trim};
 
 use cssparser::{
     AtRuleParser, CowRcStr, DeclarationParser, ParseError, Parser, ParserState, QualifiedRuleParser,
@@ -136,31 +139,6 @@ impl<'a> Css<'a> {
     fn record_limit(&mut self, over: CssLimit) {
         self.over.get_or_insert(over);
     }
-}
-
-/// Removes blanks from the end of the text written since `begin`, except for an escaped one.
-fn trim(out: &mut String, begin: usize) {
-    let mut end = begin + out[begin..].trim_end_matches(' ').len();
-    if out[..end].ends_with('\\') && end < out.len() {
-        end += 1;
-    }
-    out.truncate(end);
-}
-
-/// Returns whether a byte is harmless. Declarations of such bytes can contain colours, lengths and words, but
-/// cannot fetch, as there are no brackets, escapes or comments. Most `style` attributes consist of such bytes
-/// only.
-fn is_plain(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric()
-        || matches!(byte, b' ' | b'-' | b'_' | b':' | b';' | b',' | b'.' | b'#' | b'%' | b'!')
-}
-
-/// Returns whether a name is serialised as itself (CSSOM, 2.1): it is ASCII and begins with a letter, or with
-/// a hyphen and a letter.
-pub(super) fn is_simple(name: &str) -> bool {
-    let letters = name.strip_prefix('-').unwrap_or(name).as_bytes();
-    letters.first().is_some_and(u8::is_ascii_alphabetic)
-        && letters.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
 }
 
 /// Context in which a rule appears.

@@ -71,7 +71,7 @@ impl Site {
 
     /// Waits until all stored mails are indexed.
     #[track_caller]
-    fn is_fed(&self) {
+    fn assert_indexed(&self) {
         let stored = run(self.twin.count(&Scope::All)).unwrap();
         self.until("indexed", |site| {
             site.counted(Counter::IndexPending) == 0
@@ -162,7 +162,7 @@ fn every_hit_of_a_scan_is_found() {
         deliver(&twin, &mut numbers, n);
     }
     let site = Site::open(&twin, directory.path());
-    site.is_fed();
+    site.assert_indexed();
     for n in 150..200 {
         deliver(&twin, &mut numbers, n);
     }
@@ -187,7 +187,7 @@ fn every_hit_of_a_scan_is_found() {
         };
         hits += site.finds(&scope, &format!("\"{piece}\"")).len();
         if round == 40 {
-            site.is_fed();
+            site.assert_indexed();
         }
     }
     assert!(hits > 100, "{hits} hits prove little");
@@ -217,7 +217,7 @@ fn what_was_indexed_is_there_after_a_restart_and_what_is_damaged_is_made_anew() 
         deliver(&twin, &mut numbers, n);
     }
     let site = Site::open(&twin, directory.path());
-    site.is_fed();
+    site.assert_indexed();
     site.close();
     let files = || -> Vec<PathBuf> {
         fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().path()).collect()
@@ -225,7 +225,7 @@ fn what_was_indexed_is_there_after_a_restart_and_what_is_damaged_is_made_anew() 
     assert!(!files().is_empty());
     let site = Site::open(&twin, directory.path());
     assert_eq!(site.counted(Counter::IndexMails), 60, "nothing was read again");
-    site.is_fed();
+    site.assert_indexed();
     assert_eq!(site.finds(&Scope::All, "file22.pdf").len(), 1);
     assert_eq!(site.counted(Counter::IndexDamaged), 0);
     site.close();
@@ -238,10 +238,10 @@ fn what_was_indexed_is_there_after_a_restart_and_what_is_damaged_is_made_anew() 
         fs::write(&file, bytes).unwrap();
     }
     let site = Site::open(&twin, directory.path());
-    site.is_fed();
+    site.assert_indexed();
     assert_eq!(site.finds(&Scope::All, "file22.pdf").len(), 1);
     assert!(site.counted(Counter::IndexDamaged) > 0);
-    site.is_fed();
+    site.assert_indexed();
     assert_eq!(site.finds(&Scope::All, "file26.pdf").len(), 1);
     site.close();
 
@@ -255,7 +255,7 @@ fn what_was_indexed_is_there_after_a_restart_and_what_is_damaged_is_made_anew() 
     fs::write(directory.path().join("README"), b"not ours").unwrap();
     let site = Site::open(&twin, directory.path());
     assert!(site.counted(Counter::IndexDamaged) > 1);
-    site.is_fed();
+    site.assert_indexed();
     assert_eq!(site.finds(&Scope::All, "file22.pdf").len(), 1);
     assert!(directory.path().join("README").exists() && !directory.path().join("998.part").exists());
     site.close();
@@ -271,7 +271,7 @@ fn an_outdated_index_answers_until_replaced() {
         deliver(&twin, &mut numbers, n);
     }
     let site = Site::open(&twin, directory.path());
-    site.is_fed();
+    site.assert_indexed();
     site.close();
     let mut outdated = Vec::new();
     for entry in fs::read_dir(directory.path()).unwrap() {
@@ -296,7 +296,7 @@ fn an_outdated_index_answers_until_replaced() {
 
     let only_current = |site: &Site| !site.index.state().sheets.iter().any(|sheet| sheet.is_outdated());
     let site = Site::open(&twin, directory.path());
-    site.is_fed();
+    site.assert_indexed();
     site.until("replaced", only_current);
     assert_eq!(site.finds(&Scope::All, "file22.pdf").len(), 1);
     site.close();
@@ -311,7 +311,7 @@ fn an_outdated_index_answers_until_replaced() {
         fs::write(directory.path().join(format!("{}.sheet", 900 + n)), bytes).unwrap();
     }
     let site = Site::open(&twin, directory.path());
-    site.is_fed();
+    site.assert_indexed();
     site.until("removed", only_current);
     assert_eq!((site.counted(Counter::IndexMails), site.counted(Counter::IndexDamaged)), (61, 0));
     assert_eq!(site.finds(&Scope::All, "file22.pdf").len(), 1);
@@ -332,7 +332,7 @@ fn mails_that_go_fall_out_and_full_sheets_are_put_away() {
         twin.deliver_at(begun_ms + n, "a@b.test", &to, raw.as_bytes()).unwrap();
     }
     let site = Site::open(&twin, directory.path());
-    site.is_fed();
+    site.assert_indexed();
     let sheets = site.index.state().sheets.len();
     assert!(sheets > 0, "a sheet was filled");
     let share = site.counted(Counter::IndexBytes) * 100 / twin.totals().stored_bytes;
@@ -360,7 +360,7 @@ fn a_disk_that_takes_nothing_costs_time_and_no_hit() {
     }
     let place = directory.path().join("index");
     let site = Site::open(&twin, &place);
-    site.is_fed();
+    site.assert_indexed();
     fs::remove_dir_all(&place).unwrap();
     fs::write(&place, b"no directory").unwrap();
     // A search also finds the mails if a full segment cannot be written.

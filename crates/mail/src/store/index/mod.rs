@@ -24,6 +24,7 @@ mod chain;
 mod entry;
 mod expire_early;
 mod large;
+mod queue;
 mod slab;
 mod table;
 #[cfg(test)]
@@ -32,6 +33,7 @@ mod walk;
 
 use entry::{BY_ALL, BY_DOMAIN, BY_INBOX, DomainSlot, Entry, InboxSlot};
 pub(crate) use entry::{NewEntry, Place, RemovedMail, Role};
+use queue::{due_s, queue};
 use std::{collections::HashMap, sync::Arc};
 pub(crate) use walk::{StepOutcome, WalkControl};
 
@@ -48,9 +50,6 @@ use chain::{Chain, Link, NONE};
 use large::LargeMailParts;
 use slab::Slab;
 use table::SlotTable;
-
-/// Bytes of a page of the expiry queue.
-const QUEUE_PAGE_BYTES: usize = 4096;
 
 /// Maximum memory that an index without mails keeps for later mails.
 const EMPTY_BYTES_MAX: usize = 1 << 20;
@@ -592,16 +591,4 @@ impl Index {
             self.name_bytes -= NAME_BYTES + self.domains.remove(domain).name.len();
         }
     }
-}
-
-fn queue() -> PageQueue<u64> {
-    match PageQueue::new(QUEUE_PAGE_BYTES) {
-        Ok(queue) => queue,
-        Err(error) => unreachable!("a page of 4 KiB is one: {error}"),
-    }
-}
-
-/// Returns the second in which an expiry is due.
-fn due_s(expires_ms: u64) -> u64 {
-    expires_ms.div_ceil(1000).min(u32::MAX.into())
 }

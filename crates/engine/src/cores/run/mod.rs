@@ -13,15 +13,16 @@
 //! and [`Cores::join`] reports it. (Tokio alone would put it into a `JoinHandle` that is never read.) A panic
 //! hook does this and then runs the previous hook; it does nothing on other threads.
 
+mod panics;
+
+use panics::{install_hook, text_of, watch_for_panics};
 use std::{
-    any::Any,
-    cell::RefCell,
     fmt::Display,
     future::Future,
     io,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
-        Arc, Once, OnceLock,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
         mpsc,
     },
@@ -564,40 +565,4 @@ fn run<F>(
         // hook replaced it.
         Err(panic) => control.fail(CoreFailure::Panicked { core, message: text_of(panic.as_ref()) }),
     }
-}
-
-thread_local! {
-    /// Name of this thread and the control that its panics are reported to; set on cores and their helper
-    /// threads.
-    static WATCHED: RefCell<Option<(String, Arc<Control>)>> = const { RefCell::new(None) };
-}
-
-fn watch_for_panics(core: String, control: &Arc<Control>) {
-    WATCHED.set(Some((core, Arc::clone(control))));
-}
-
-fn install_hook() {
-    static INSTALLED: Once = Once::new();
-    INSTALLED.call_once(|| {
-        let before = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |panic| {
-            before(panic);
-            // A thread whose thread-locals are gone no longer runs this program's code.
-            let watched =
-                WATCHED.try_with(|watched| watched.try_borrow().ok().and_then(|known| known.clone()));
-            if let Ok(Some((core, control))) = watched {
-                let place = panic.location().map(|place| format!(" ({place})")).unwrap_or_default();
-                let message = format!("{}{place}", text_of(panic.payload()));
-                control.fail(CoreFailure::Panicked { core, message });
-            }
-        }));
-    });
-}
-
-fn text_of(panic: &(dyn Any + Send)) -> String {
-    panic
-        .downcast_ref::<&str>()
-        .map(|text| (*text).to_owned())
-        .or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "panic without a message".to_owned())
 }
