@@ -30,7 +30,6 @@ pub mod monitor;
 pub mod nats_config;
 mod routing;
 mod server;
-pub mod tools;
 
 pub use crate::client::connection::{CloseReason, Transport};
 pub use crate::client::protocol_log::TARGET as PROTOCOL_LOG;

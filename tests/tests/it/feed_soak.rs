@@ -25,7 +25,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use feed::tools::{client::Client, target::Target};
+#[expect(dead_code, reason = "the program needs more of it")]
+#[path = "../../../crates/nighttrain/src/tools/nats/client.rs"]
+mod client;
+#[path = "../../../crates/nighttrain/src/tools/nats/target.rs"]
+mod target;
+
+use client::Client;
+use target::Target;
 use tests::{PATIENCE, eventually, feed::Feed};
 use wire::nats::stamp::{self, Stamp};
 

@@ -7,16 +7,22 @@ use std::{
 };
 
 use clap::{Args, Subcommand};
-use feed::tools::{
-    bench::{self, Outcome, Plan, THREADS_MAX},
-    client::{Client, Message},
-    target::Target,
-};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use wire::nats::stamp::SIZE_MIN;
 
-use crate::{failure::Failure, print, tools::lab};
+use crate::{
+    failure::Failure,
+    print,
+    tools::{
+        lab,
+        nats::{
+            bench::{self, Outcome, Plan, THREADS_MAX},
+            client::{Client, Message},
+            target::Target,
+        },
+    },
+};
 
 /// Interval at which `sub` checks whether it should end, and at which the progress bar moves.
 const LOOK_EVERY: Duration = Duration::from_millis(100);

@@ -4,3 +4,4 @@ pub(crate) mod demo;
 pub(crate) mod feed_tools;
 pub(crate) mod lab;
 pub(crate) mod mail_tools;
+pub(crate) mod nats;

@@ -7,23 +7,23 @@ const PORT: u16 = 4222;
 
 /// A server, and the credentials for it.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Target {
+pub(crate) struct Target {
     /// Host name or IP address; an IPv6 address has no brackets.
-    pub host: String,
+    pub(crate) host: String,
     /// TCP port.
-    pub port: u16,
+    pub(crate) port: u16,
     /// TLS is used even if the server does not require it (`tls://`).
-    pub tls: bool,
+    pub(crate) tls: bool,
     /// User in the URL.
-    pub user: Option<String>,
+    pub(crate) user: Option<String>,
     /// Password in the URL.
-    pub password: Option<String>,
+    pub(crate) password: Option<String>,
     /// Token: the user in the URL, if the URL has no password.
-    pub token: Option<String>,
+    pub(crate) token: Option<String>,
     /// Seed of an nkey, `SU…`.
-    pub seed: Option<String>,
+    pub(crate) seed: Option<String>,
     /// CA certificates to trust (PEM).
-    pub ca_file: Option<PathBuf>,
+    pub(crate) ca_file: Option<PathBuf>,
 }
 
 impl std::fmt::Debug for Target {
@@ -48,7 +48,7 @@ impl std::fmt::Display for Target {
 #[error(
     "{0}; a server is nats://HOST:PORT, nats://USER:PASSWORD@HOST:PORT, nats://TOKEN@HOST:PORT or tls://…"
 )]
-pub struct NotATarget(&'static str);
+pub(crate) struct NotATarget(&'static str);
 
 impl FromStr for Target {
     type Err = NotATarget;

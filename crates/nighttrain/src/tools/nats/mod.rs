@@ -6,6 +6,6 @@
 //!
 //! None of this runs in a server. Unlike a server's loops, threads here block and read clocks.
 
-pub mod bench;
-pub mod client;
-pub mod target;
+pub(crate) mod bench;
+pub(crate) mod client;
+pub(crate) mod target;

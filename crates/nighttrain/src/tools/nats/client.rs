@@ -33,7 +33,7 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// Error of a connection to a NATS server.
 #[derive(Debug, thiserror::Error)]
-pub enum ClientError {
+pub(crate) enum ClientError {
     /// The connection cannot be established.
     #[error("cannot connect to {0}: {1}")]
     Connect(Box<str>, io::Error),
@@ -63,39 +63,39 @@ pub enum ClientError {
 /// Fields of INFO that a tool needs.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
-pub struct Info {
+pub(crate) struct Info {
     /// Configured name of the server.
-    pub server_name: String,
+    pub(crate) server_name: String,
     /// Version of the server.
-    pub version: String,
+    pub(crate) version: String,
     /// Maximum size of a message in bytes.
-    pub max_payload: usize,
+    pub(crate) max_payload: usize,
     /// The server requires credentials.
-    pub auth_required: bool,
+    pub(crate) auth_required: bool,
     /// The server requires TLS.
-    pub tls_required: bool,
+    pub(crate) tls_required: bool,
     /// The server supports TLS.
-    pub tls_available: bool,
+    pub(crate) tls_available: bool,
     /// Nonce that an nkey must sign.
-    pub nonce: String,
+    pub(crate) nonce: String,
 }
 
 /// A message, borrowed from the connection's buffer.
 #[derive(Debug, Clone, Copy)]
-pub struct Message<'a> {
+pub(crate) struct Message<'a> {
     /// Subject under which the message was published.
-    pub subject: &'a [u8],
+    pub(crate) subject: &'a [u8],
     /// Reply subject; may be empty.
-    pub reply: &'a [u8],
+    pub(crate) reply: &'a [u8],
     /// Header of the message; may be empty.
-    pub header: &'a [u8],
+    pub(crate) header: &'a [u8],
     /// Payload of the message.
-    pub payload: &'a [u8],
+    pub(crate) payload: &'a [u8],
 }
 
 /// Result of a call to [`Client::receive`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ReceiveOutcome {
+pub(crate) enum ReceiveOutcome {
     /// This many messages were received; 0 if only other operations arrived.
     Messages(usize),
     /// Nothing arrived in time.
@@ -131,7 +131,7 @@ impl Stream {
 }
 
 /// A blocking connection to a NATS server.
-pub struct Client {
+pub(crate) struct Client {
     target: Target,
     stream: Stream,
     info: Info,
@@ -156,7 +156,7 @@ impl Client {
     ///
     /// # Errors
     /// [`ClientError`] if the server cannot be reached, refuses the client, or does not answer.
-    pub fn connect(target: &Target, name: &str) -> Result<Self, ClientError> {
+    pub(crate) fn connect(target: &Target, name: &str) -> Result<Self, ClientError> {
         let socket = reach(target).map_err(|error| ClientError::Connect(named(target), error))?;
         let broken = |error| ClientError::Broken(named(target), error);
         socket.set_nodelay(true).map_err(broken)?;
@@ -181,7 +181,7 @@ impl Client {
     }
 
     /// Returns the server's INFO.
-    pub fn info(&self) -> &Info {
+    pub(crate) fn info(&self) -> &Info {
         &self.info
     }
 
@@ -189,13 +189,18 @@ impl Client {
     ///
     /// # Errors
     /// [`ClientError::Broken`] if the connection failed.
-    pub fn publish(&mut self, subject: &[u8], reply: &[u8], payload: &[u8]) -> Result<(), ClientError> {
+    pub(crate) fn publish(
+        &mut self,
+        subject: &[u8],
+        reply: &[u8],
+        payload: &[u8],
+    ) -> Result<(), ClientError> {
         write::publish(&mut self.out, subject, reply, payload);
         if self.out.len() >= FLUSH_BYTES { self.flush() } else { Ok(()) }
     }
 
     /// Queues a subscription; it is active after the next [`Self::confirm`].
-    pub fn subscribe(&mut self, subject: &[u8], queue: &[u8], sid: &[u8]) {
+    pub(crate) fn subscribe(&mut self, subject: &[u8], queue: &[u8], sid: &[u8]) {
         write::subscribe(&mut self.out, subject, queue, sid);
     }
 
@@ -203,7 +208,7 @@ impl Client {
     ///
     /// # Errors
     /// [`ClientError::Broken`] if the connection failed.
-    pub fn flush(&mut self) -> Result<(), ClientError> {
+    pub(crate) fn flush(&mut self) -> Result<(), ClientError> {
         let sent = self.stream.write_all(&self.out);
         self.out.clear();
         sent.map_err(|error| ClientError::Broken(self.server(), error))
@@ -213,7 +218,7 @@ impl Client {
     ///
     /// # Errors
     /// [`ClientError`] if the server sends `-ERR`, or does not answer in time.
-    pub fn confirm(&mut self) -> Result<(), ClientError> {
+    pub(crate) fn confirm(&mut self) -> Result<(), ClientError> {
         self.out.extend_from_slice(b"PING\r\n");
         self.flush()?;
         let before = self.pongs;
@@ -225,7 +230,7 @@ impl Client {
     ///
     /// # Errors
     /// [`ClientError`] if the connection ended, or the server sent `-ERR`.
-    pub fn receive(
+    pub(crate) fn receive(
         &mut self,
         wait_at_most: Duration,
         mut each: impl FnMut(Message<'_>),

@@ -29,7 +29,7 @@ use super::{
 };
 
 /// Maximum number of producers, and of consumers; each is a thread.
-pub const THREADS_MAX: usize = 1024;
+pub(crate) const THREADS_MAX: usize = 1024;
 /// Bytes by which a producer may be ahead of its slowest consumer.
 const WINDOW_BYTES: usize = 4 << 20;
 const WINDOW_MESSAGES_MIN: u64 = 16;
@@ -46,51 +46,51 @@ const SPIN: Duration = Duration::from_micros(100);
 
 /// Parameters of a benchmark.
 #[derive(Debug, Clone)]
-pub struct Plan {
+pub(crate) struct Plan {
     /// Server to connect to.
-    pub target: Target,
+    pub(crate) target: Target,
     /// Total number of messages, divided among the producers.
-    pub messages: u64,
+    pub(crate) messages: u64,
     /// Size of each payload in bytes, at least [`stamp::SIZE_MIN`].
-    pub size: usize,
+    pub(crate) size: usize,
     /// Number of producers; each publishes to its own subject.
-    pub producers: usize,
+    pub(crate) producers: usize,
     /// Number of consumers; each receives every message.
-    pub consumers: usize,
+    pub(crate) consumers: usize,
     /// Total rate in messages per second; `None`: as fast as possible.
-    pub rate: Option<u64>,
+    pub(crate) rate: Option<u64>,
     /// Common prefix of the subjects: one or more tokens, followed by the producer's own token.
-    pub subject: String,
+    pub(crate) subject: String,
 }
 
 /// Result of a benchmark.
 #[derive(Debug, Clone, Default)]
-pub struct Outcome {
+pub(crate) struct Outcome {
     /// Number of messages published.
-    pub published: u64,
+    pub(crate) published: u64,
     /// Number of messages that arrived intact, summed over all consumers.
-    pub received: u64,
+    pub(crate) received: u64,
     /// Number of messages that should have arrived but did not, summed over all consumers.
-    pub lost: u64,
+    pub(crate) lost: u64,
     /// Number of messages that arrived twice, or after a later message of the same producer.
-    pub out_of_order: u64,
+    pub(crate) out_of_order: u64,
     /// Number of messages with a wrong checksum.
-    pub damaged: u64,
+    pub(crate) damaged: u64,
     /// Time from the first message to the last arrival; without consumers, to the last publish.
-    pub elapsed: Duration,
+    pub(crate) elapsed: Duration,
     /// Nanoseconds from the time at which each message was due to its arrival; only with a rate.
-    pub latency: Option<Distribution>,
+    pub(crate) latency: Option<Distribution>,
 }
 
 impl Outcome {
     /// Returns whether every message arrived once, in order and undamaged.
-    pub fn is_intact(&self) -> bool {
+    pub(crate) fn is_intact(&self) -> bool {
         self.lost == 0 && self.out_of_order == 0 && self.damaged == 0
     }
 }
 
 /// A benchmark in progress.
-pub struct BenchRun {
+pub(crate) struct BenchRun {
     shared: Arc<BenchState>,
     producers: Vec<JoinHandle<Result<(), ClientError>>>,
     consumers: Vec<JoinHandle<Result<Tally, ClientError>>>,
@@ -145,7 +145,7 @@ impl BenchState {
 /// # Panics
 /// If the plan has no messages, no producers, more threads than [`THREADS_MAX`] or too small a size. These
 /// are errors of the caller.
-pub fn start(plan: Plan) -> Result<BenchRun, ClientError> {
+pub(crate) fn start(plan: Plan) -> Result<BenchRun, ClientError> {
     assert!(plan.producers > 0 && plan.producers <= THREADS_MAX && plan.consumers <= THREADS_MAX, "threads");
     assert!(plan.messages > 0 && plan.size >= stamp::SIZE_MIN && plan.rate != Some(0), "messages");
     let mut consumers = Vec::new();
@@ -186,7 +186,7 @@ pub fn start(plan: Plan) -> Result<BenchRun, ClientError> {
 
 impl BenchRun {
     /// Returns the messages published and the messages received so far, each with the final number.
-    pub fn progress(&self) -> [(u64, u64); 2] {
+    pub(crate) fn progress(&self) -> [(u64, u64); 2] {
         let plan = &self.shared.plan;
         let received = self.shared.progress.iter().map(|arrived| arrived.load(Ordering::Relaxed)).sum();
         [
@@ -196,7 +196,7 @@ impl BenchRun {
     }
 
     /// Returns whether every thread has ended.
-    pub fn is_finished(&self) -> bool {
+    pub(crate) fn is_finished(&self) -> bool {
         self.producers.iter().all(JoinHandle::is_finished)
             && self.consumers.iter().all(JoinHandle::is_finished)
     }
@@ -206,7 +206,7 @@ impl BenchRun {
     /// # Errors
     /// [`ClientError`] if a connection broke. Missing messages are not an error, but counted in
     /// [`Outcome::lost`].
-    pub fn finish(self) -> Result<Outcome, ClientError> {
+    pub(crate) fn finish(self) -> Result<Outcome, ClientError> {
         let mut failure = None;
         for producer in self.producers {
             if let Err(error) = joined(producer) {
