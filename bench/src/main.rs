@@ -1,4 +1,4 @@
-//! Compares Nighttrain with its peers, and makes the pages that say how it stands.
+//! Compares Nighttrain with other servers, and generates the pages with the results.
 //!
 //! ```text
 //!  bench list               each part's scenarios and contenders
@@ -6,8 +6,8 @@
 //!  bench pages              bench/records/*.json, docs/lab/results.json ─▶ docs/benchmarks.md, charts, README.md
 //!  bench html RECORD        one record as a page that stands alone
 //! ```
-//! Servers are programs: `nighttrain` is started and loaded as its peers are. How they are started and what loads them is
-//! shared with the experiments ([`lab::peers`]), how figures are made, too ([`lab::paired`]).
+//! Servers are programs: `nighttrain` is started and loaded like its peers. Starting and loading them is
+//! shared with the experiments ([`lab::peers`]), and so is the computation of figures ([`lab::paired`]).
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -46,13 +46,13 @@ struct Options {
 
 #[derive(Debug, Subcommand)]
 enum Task {
-    /// Names each part's scenarios and contenders, and how long they take
+    /// Lists each part's scenarios and contenders, and how long they take
     List,
     /// Measures all parts, or one
     Run(Box<Run>),
-    /// Makes docs/benchmarks.md, its charts and the README's part from the records
+    /// Generates docs/benchmarks.md, its charts and the README's part from the records
     Pages,
-    /// Prints one record as a page that stands alone
+    /// Prints one record as a self-contained HTML page
     Html {
         /// A record: bench/records/….json, or docs/lab/results.json
         record: PathBuf,
@@ -84,7 +84,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs every part in a process of its own, because each ties itself to a core.
+/// Runs every part in a separate process, because each binds itself to a core.
 fn run_all(selection: &Selection) -> ExitCode {
     let seconds: Vec<u64> = PARTS.iter().map(|part| (part.contents)(selection.quick).seconds()).collect();
     println!("All parts take about {}:", minutes(seconds.iter().sum()));

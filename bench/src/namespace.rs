@@ -1,16 +1,17 @@
-//! A machine within the machine: a network, process and mount namespace of the bench's own.
+//! A separate network, process and mount namespace for the bench.
 //!
-//! Three things come of it. The default congestion control can be pinned for every contender alike, which peers
-//! offer no setting for, without touching the host's other connections. Ports and shared memory are free. And
-//! whatever happens, the kernel ends every process and frees every page of `/dev/shm` when the bench ends.
+//! The namespace has three benefits. The default congestion control, for which peers have no setting, can be
+//! pinned for every contender without affecting the host's other connections. Ports and shared memory are
+//! free. And whatever happens, the kernel ends every process and frees every page of `/dev/shm` when the
+//! bench ends.
 
 use std::env;
 use std::fs::{self, File};
 use std::io;
 use std::process::{Command, ExitCode, Stdio};
 
-/// Loopback receives with BBR cost more and vary more (`docs/decisions/004-lab-instruments.md`); cubic is what
-/// most machines have.
+/// Congestion control of every contender. Loopback receives with BBR cost more and vary more
+/// (`docs/decisions/004-lab-instruments.md`); cubic is the default of most machines.
 const CONGESTION_CONTROL: &str = "cubic";
 const MARK: &str = "NIGHTTRAIN_BENCH_APART";
 const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
@@ -18,21 +19,21 @@ const ALLOWED: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
 const DEFAULT: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 const UNSHARE: [&str; 6] = ["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"];
 
-/// How a bench goes on.
+/// Outcome of the attempt to run in a namespace.
 pub(crate) enum Namespace {
-    /// The bench ran in a namespace, as a child, and ended so.
+    /// The bench ran as a child process in a namespace and ended with this exit code.
     Child(ExitCode),
-    /// The bench is to run in this process.
+    /// The bench continues in this process.
     Here {
         /// Remarks for the record.
         remarks: Vec<String>,
     },
 }
 
-/// Starts this program again in namespaces of its own if that is possible, else says why not.
+/// Restarts this program in new namespaces if that is possible; otherwise returns the reason as a remark.
 ///
 /// # Errors
-/// The kernel or util-linux refuses it.
+/// An I/O error if the kernel or util-linux refuses it.
 pub(crate) fn enter() -> io::Result<Namespace> {
     if env::var_os(MARK).is_some() {
         fs::write(DEFAULT, CONGESTION_CONTROL)
@@ -46,8 +47,8 @@ pub(crate) fn enter() -> io::Result<Namespace> {
         return Ok(Namespace::Here { remarks: vec![remark] });
     }
     let _restored = AllowedAlgorithms::with(CONGESTION_CONTROL)?;
-    // If this process is killed, all of it goes: setpriv ends unshare, unshare ends its child, the first process
-    // of its namespace, and the kernel ends the rest.
+    // If this process is killed, the others end with it: setpriv ends unshare, unshare ends its child, which
+    // is the first process of the namespace, and the kernel ends the rest.
     let status = Command::new("setpriv")
         .args(["--pdeathsig", "KILL", "--", "unshare"])
         .args(UNSHARE)
@@ -83,12 +84,12 @@ fn why_not() -> Option<String> {
     }
 }
 
-/// A new network namespace may only choose among the *allowed* algorithms, a list of the whole host: ours is
-/// added for the run and the list put back afterwards, by the last of the benches that run at once. Nobody's choice changes
-/// by it.
+/// Host-wide list of the *allowed* congestion controls, among which a new network namespace must choose. The
+/// bench's algorithm is added for the run, and the last of the concurrently running benches restores the
+/// list. No connection of the host changes its algorithm.
 struct AllowedAlgorithms {
     before: Option<String>,
-    /// Held by each bench while it runs, not by it alone.
+    /// Lock file that each running bench holds with a shared lock.
     running: File,
 }
 
@@ -108,10 +109,11 @@ impl AllowedAlgorithms {
 
 impl Drop for AllowedAlgorithms {
     fn drop(&mut self) {
-        // Where another runs, what it may choose stays allowed: also after it, if it found it so.
+        // While another bench runs, its algorithm must stay allowed. If that bench found it allowed at its
+        // start, it does not remove it at its end either.
         let is_last = self.running.unlock().is_ok() && self.running.try_lock().is_ok();
         if let Some(before) = self.before.as_ref().filter(|_| is_last) {
-            // Read-only by now? Then nothing can be done about it, and nothing depends on it.
+            // An error means that the list is read-only by now; a list that is too long does no harm.
             let _ = fs::write(ALLOWED, before);
         }
     }

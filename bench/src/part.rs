@@ -6,14 +6,14 @@ use clap::Subcommand;
 
 use crate::{cache, feed, mail, pressure, tls};
 
-/// A comparison of one server with its peers.
+/// Comparison of one server with its peers, as `bench run` names it.
 #[derive(Debug)]
 pub(crate) struct Part {
-    /// The name on the command line, and in a record's name.
+    /// Name on the command line and in the names of records.
     pub(crate) name: &'static str,
-    /// The subject, for `bench list`.
+    /// Subject, for `bench list`.
     pub(crate) what: &'static str,
-    /// The contents, in full or quick.
+    /// Returns the contents of a full or a quick run.
     pub(crate) contents: fn(quick: bool) -> Contents,
 }
 
@@ -22,20 +22,20 @@ pub(crate) struct Part {
 pub(crate) struct Contents {
     /// Scenarios, in the order in which they run.
     pub(crate) scenarios: Vec<Entry>,
-    /// Contenders, whether they are installed or not.
+    /// All contenders, installed or not.
     pub(crate) contenders: Vec<&'static str>,
-    /// Seconds until everybody is started and filled.
+    /// Seconds for starting and filling all contenders.
     pub(crate) start_s: u64,
 }
 
-/// A scenario, for the list and for the estimate.
+/// A scenario in the list and in the estimate of the duration.
 #[derive(Debug)]
 pub(crate) struct Entry {
-    /// A short name without spaces.
+    /// Short name without spaces.
     pub(crate) name: String,
-    /// A sentence.
+    /// Description in one sentence.
     pub(crate) what: String,
-    /// Seconds that it takes with all contenders and its own number of rounds.
+    /// Seconds that the scenario takes with all contenders and its default number of rounds.
     pub(crate) seconds: u64,
 }
 
@@ -48,23 +48,23 @@ pub(crate) const PARTS: [Part; 5] = [
     Part { name: "pressure", what: "stores larger than memory", contents: pressure::contents },
 ];
 
-/// One part with its options.
+/// Subcommand that runs one part with its options.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Task {
-    /// Hits, misses, passes and uploads: the accelerator beside five caches
+    /// Hits, misses, passes and uploads: the accelerator and five other caches
     Cache(cache::Options),
-    /// Hits over TLS and HTTP/2, handshakes, idle connections: the accelerator beside three others
+    /// Hits over TLS and HTTP/2, handshakes, idle connections: the accelerator and three other servers
     Tls(tls::Options),
-    /// Relayed messages: the feed beside four brokers
+    /// Relayed messages: the feed and four other brokers
     Feed(feed::Options),
-    /// Mails taken, listed, searched and shown: mail beside five others
+    /// Mails received, listed, searched and shown: the mail server and five others
     Mail(mail::Options),
     /// Stores larger than memory: servers under a memory limit, and caches as libraries
     Pressure(pressure::Options),
 }
 
 impl Task {
-    /// Runs it.
+    /// Runs the part.
     pub(crate) fn run(&self) -> ExitCode {
         match self {
             Self::Cache(options) => cache::run(options),
@@ -77,7 +77,7 @@ impl Task {
 }
 
 impl Part {
-    /// Prints its scenarios and contenders.
+    /// Prints the part's scenarios and contenders.
     pub(crate) fn list(&self) {
         let contents = (self.contents)(false);
         println!("{}: {}, about {}", self.name, self.what, minutes(contents.seconds()));
@@ -89,13 +89,13 @@ impl Part {
 }
 
 impl Contents {
-    /// Seconds that the part takes where all contenders are installed.
+    /// Returns the seconds that the part takes if all contenders are installed.
     pub(crate) fn seconds(&self) -> u64 {
         self.start_s + self.scenarios.iter().map(|entry| entry.seconds).sum::<u64>()
     }
 }
 
-/// A time for people.
+/// Formats a duration in minutes or hours.
 pub(crate) fn minutes(seconds: u64) -> String {
     match seconds.div_ceil(60) {
         0 | 1 => "a minute".into(),
@@ -104,7 +104,8 @@ pub(crate) fn minutes(seconds: u64) -> String {
     }
 }
 
-/// Seconds of so many rounds with so many contenders, each of which takes a round and `beside` to begin and end it.
+/// Returns the seconds of all rounds with all contenders: each takes `round_s`, and `beside_s` to begin and
+/// end.
 pub(crate) fn round_seconds(rounds: usize, contenders: usize, round_s: f64, beside_s: f64) -> u64 {
     ((rounds * contenders) as f64 * (round_s + beside_s)).ceil() as u64
 }

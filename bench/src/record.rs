@@ -1,4 +1,4 @@
-//! The record of a run: a table for the reader, JSON for the next program, both with the machine.
+//! The record of a run: Markdown for readers and JSON for programs, both with a description of the machine.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,37 +13,38 @@ use lab::paired::spread::{Ratio, Spread, Verdict};
 use lab::paired::{Sample, Series, spread};
 use lab::report::{Report, Table, text};
 
-/// One scenario with everybody who took part.
+/// A scenario with the results of all its contenders.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Comparison {
-    /// A short name without spaces.
+    /// Short name without spaces.
     pub(crate) scenario: String,
-    /// A sentence about it.
+    /// Description in one sentence.
     pub(crate) what: String,
-    /// The unit: "hit", "message".
+    /// Unit of work, such as "hit" or "message".
     pub(crate) unit: String,
-    /// The contenders, in the order in which they were measured.
+    /// Results of the contenders, in the order in which they were measured.
     pub(crate) series: Vec<Series>,
 }
 
 impl Comparison {
-    /// The series of a contender, if it took part.
+    /// Returns the series of a contender, if it took part.
     pub(crate) fn series(&self, name: &str) -> Option<&Series> {
         self.series.iter().find(|series| series.name == name)
     }
 
-    /// The median cost of a contender, in microseconds of CPU a unit, if it took part and did something.
+    /// Returns the median cost of a contender in microseconds of CPU per unit, if it took part and completed
+    /// units.
     pub(crate) fn cost(&self, name: &str) -> Option<f64> {
         let costs: Vec<f64> = self.series(name)?.costs_us().into_iter().flatten().collect();
         spread::median(&costs)
     }
 
-    /// The cheapest of `names` by median, doubtful ones left out.
+    /// Returns the cheapest of `names` by median CPU time, without doubtful series.
     pub(crate) fn cheapest<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Option<&Series> {
         self.least(names, Sample::cpu_us_per_unit)
     }
 
-    /// Which of `names` has the least of a figure, by median, doubtful ones left out.
+    /// Returns the series of `names` with the smallest median of a figure, without doubtful series.
     pub(crate) fn least<'a>(
         &self,
         names: impl IntoIterator<Item = &'a str>,
@@ -60,7 +61,8 @@ impl Comparison {
             .map(|(series, _)| series)
     }
 
-    /// The scenario as a Markdown table; ratios are to `reference`, or to the first who took part where that did not.
+    /// Formats the scenario as a Markdown table with ratios to `reference`, or to the first contender if
+    /// `reference` did not take part.
     pub(crate) fn table(&self, reference: &str) -> String {
         let first = self.series.first().map_or(reference, |series| &series.name);
         let reference = self.series(reference).map_or(first, |series| &series.name);
@@ -110,23 +112,23 @@ impl Comparison {
     }
 }
 
-/// A bound, what was measured against it, and what that says.
+/// A bound with the measured ratio and the verdict.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Figure {
     /// The claim in words.
     pub(crate) what: String,
-    /// At most this.
+    /// Upper bound of the ratio.
     pub(crate) bound: f64,
     /// The measured ratio.
     pub(crate) ratio: Option<Ratio>,
     /// The verdict.
     pub(crate) verdict: Verdict,
-    /// A remark for the reader; may be empty.
+    /// Remark for the reader; may be empty.
     pub(crate) remark: String,
 }
 
 impl Figure {
-    /// `contender` costs at most `bound` times `reference`, within one comparison.
+    /// Judges whether `contender` costs at most `bound` times as much as `reference`, within one comparison.
     pub(crate) fn at_most(
         what: String,
         bound: f64,
@@ -136,7 +138,7 @@ impl Figure {
         Self::of(what, bound, contender, reference, Sample::cpu_us_per_unit)
     }
 
-    /// A figure of `contender` is at most `bound` times that of `reference`, within one comparison.
+    /// Judges whether a figure of `contender` is at most `bound` times `reference`'s, within one comparison.
     pub(crate) fn of(
         what: String,
         bound: f64,
@@ -165,7 +167,7 @@ impl Figure {
         Self { what, bound, ratio, verdict, remark }
     }
 
-    /// One line.
+    /// Formats the figure as one line of text.
     pub(crate) fn line(&self) -> String {
         let measured = self.ratio.map_or_else(String::new, |ratio| {
             format!(": {:.2} ({:.2}–{:.2}, {} rounds)", ratio.median, ratio.low, ratio.high, ratio.rounds)
@@ -175,43 +177,43 @@ impl Figure {
     }
 }
 
-/// Characters in a line of a table: nobody's terminal, so no column is left out.
+/// Line width of tables in a record, wide enough that no column is left out.
 const TABLE_WIDTH: usize = 400;
-/// Characters in a line of a terminal.
+/// Line width of tables on a terminal.
 const TERMINAL_WIDTH: usize = 140;
 
-/// A whole run.
+/// Results of a whole run of a bench.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Record {
-    /// The bench: "bench-cache".
+    /// Name of the bench, such as "bench-cache".
     pub(crate) name: String,
-    /// When it began, UTC.
+    /// Start of the run, UTC.
     pub(crate) date: String,
-    /// The commit that was measured; `+` when the tree had changes.
+    /// The measured commit, followed by `+` if tracked files were modified.
     pub(crate) commit: String,
-    /// Where.
+    /// The machine of the run.
     pub(crate) machine: Machine,
-    /// How: rounds, seconds, cores, sizes.
+    /// Settings of the run: rounds, seconds, cores, sizes.
     pub(crate) settings: BTreeMap<String, String>,
-    /// Each contender's version in its own words.
+    /// Version that each contender's program reports.
     pub(crate) versions: BTreeMap<String, String>,
-    /// The contender that ratios in the tables refer to.
+    /// Contender to which the ratios in the tables refer.
     pub(crate) reference: String,
-    /// The scenarios.
+    /// Results of each scenario.
     pub(crate) comparisons: Vec<Comparison>,
-    /// The verdicts.
+    /// Bounds with their verdicts.
     pub(crate) figures: Vec<Figure>,
-    /// Measurements that are no cost of a unit: latencies, sizes.
+    /// Measurements other than costs per unit, such as latencies and sizes.
     #[serde(default)]
     pub(crate) tables: Vec<Table>,
-    /// Other programs' own measurements, as they printed them.
+    /// Measurements by other programs, as they printed them.
     pub(crate) attached: BTreeMap<String, serde_json::Value>,
-    /// Remarks: for example what was skipped, and why.
+    /// Remarks, for example on what was skipped and why.
     pub(crate) remarks: Vec<String>,
 }
 
 impl Record {
-    /// Tables, figures with their verdicts, and remarks, for a terminal.
+    /// Formats tables, figures with their verdicts, and remarks for a terminal.
     pub(crate) fn outcome_text(&self) -> String {
         let mut text = String::new();
         for table in &self.tables {
@@ -238,7 +240,7 @@ impl Record {
         }
     }
 
-    /// The record as Markdown: verdicts first, then each scenario, then machine and versions.
+    /// Formats the record as Markdown: verdicts first, then each scenario, then machine and versions.
     pub(crate) fn text(&self) -> String {
         let mut text = format!("# {} · {} · {}\n\n", self.name, self.date, self.commit);
         for figure in &self.figures {
@@ -285,13 +287,13 @@ impl Record {
         text
     }
 
-    /// Writes `NAME-DATE.json` and `NAME-DATE.md` into `directory`; answers the text's path.
+    /// Writes `NAME-DATE.json` and `NAME-DATE.md` into `directory`; returns the path of the `.md` file.
     ///
     /// # Errors
-    /// From the file system.
+    /// An I/O error if a file cannot be written.
     pub(crate) fn write(&self, directory: &Path) -> io::Result<PathBuf> {
         fs::create_dir_all(directory)?;
-        // Colons are no part of a file name on every system.
+        // Some systems do not allow colons in file names.
         let stem = format!("{}-{}", self.name, self.date.replace(':', ""));
         fs::write(directory.join(format!("{stem}.json")), serde_json::to_string_pretty(self)? + "\n")?;
         let text = directory.join(format!("{stem}.md"));
@@ -369,7 +371,7 @@ mod tests {
         let record = record();
         let best = record.comparisons[0].cheapest(["b", "a", "doubtful"]).unwrap();
         assert_eq!(best.name, "a");
-        // By another figure it may be another one: what is dear here is quick.
+        // The order depends on the figure: the contender with the higher CPU cost has the lower latency.
         let quickest = record.comparisons[0].least(["b", "a", "doubtful"], Sample::p50_us).unwrap();
         assert_eq!(quickest.name, "b");
     }

@@ -1,4 +1,4 @@
-//! The selection of contenders and scenarios on the command line, and how a run begins and ends.
+//! Command-line selection of contenders and scenarios, and the start and exit code of a run.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -9,10 +9,10 @@ use lab::peers::PeerError;
 
 use crate::namespace;
 
-/// Rounds of a quick run, the fewest that give a verdict.
+/// Rounds of a quick run, the minimum for a verdict.
 const PAIRS_QUICK: usize = 3;
 
-/// The part of a bench that is to run.
+/// Options that select what a bench runs.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct Selection {
     /// Runs everything short and small; the record goes to target/bench
@@ -33,40 +33,40 @@ pub(crate) struct Selection {
 }
 
 impl Selection {
-    /// Rounds of a scenario that has so many of its own.
+    /// Returns the number of rounds of a scenario whose default is `own`.
     pub(crate) fn pairs(&self, own: usize) -> usize {
         self.pairs.unwrap_or(if self.quick { PAIRS_QUICK.min(own) } else { own })
     }
 
-    /// The directory that the record goes to.
+    /// Returns the directory for the record.
     pub(crate) fn records(&self) -> PathBuf {
         let default = if self.quick { "target/bench" } else { "bench/records" };
         self.records.clone().unwrap_or_else(|| workspace().join(default))
     }
 
-    /// Answers whether a contender takes part.
+    /// Returns whether a contender is selected.
     pub(crate) fn has_contender(&self, name: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|only| only == name)
     }
 
-    /// Answers whether a scenario is run.
+    /// Returns whether a scenario is selected.
     pub(crate) fn has_scenario(&self, name: &str) -> bool {
         self.scenario.is_empty() || self.scenario.iter().any(|only| only == name)
     }
 
-    /// The scenarios that are run.
+    /// Returns the selected scenarios.
     ///
     /// # Errors
-    /// `Failed`: a scenario is selected that none of `all` is.
+    /// `PeerError::Failed` if a selected name is not among `all`.
     pub(crate) fn scenarios<T>(&self, all: Vec<T>, name: fn(&T) -> &str) -> Result<Vec<T>, PeerError> {
         known("scenario", &self.scenario, all.iter().map(name))?;
         Ok(all.into_iter().filter(|one| self.has_scenario(name(one))).collect())
     }
 
-    /// The contenders that take part.
+    /// Returns the selected contenders.
     ///
     /// # Errors
-    /// `Failed`: a contender is selected that none of `all` is.
+    /// `PeerError::Failed` if a selected name is not among `all`.
     pub(crate) fn contenders<T: Copy>(
         &self,
         all: &[T],
@@ -76,7 +76,7 @@ impl Selection {
         Ok(all.iter().copied().filter(|one| self.has_contender(name(*one))).collect())
     }
 
-    /// The flags of this selection, for a run of another part.
+    /// Returns this selection as command-line flags, for running another part.
     pub(crate) fn arguments(&self) -> Vec<String> {
         let mut all: Vec<String> = self.quick.then(|| "--quick".to_owned()).into_iter().collect();
         all.extend(self.pairs.map(|pairs| format!("--pairs={pairs}")));
@@ -88,10 +88,10 @@ impl Selection {
     }
 }
 
-/// Refuses names that are not among the known ones.
+/// Checks that the selected names are known.
 ///
 /// # Errors
-/// `Failed`: a name is unknown. The message has those that are known.
+/// `PeerError::Failed` if a name is unknown; the message lists the known ones.
 pub(crate) fn known<'a>(
     what: &str,
     selected: &[String],
@@ -102,8 +102,8 @@ pub(crate) fn known<'a>(
     Err(PeerError::failed(format!("there is no {what} {unknown}; there are {}", all.join(", "))))
 }
 
-/// Runs a part in a namespace of its own, where there can be one; `run` gets the record's remarks about that, and answers
-/// whether all contenders worked.
+/// Runs a part in a separate namespace if possible. `run` gets the remarks about the namespace for the
+/// record, and returns whether all contenders worked.
 pub(crate) fn run_apart(name: &str, run: impl FnOnce(Vec<String>) -> Result<bool, PeerError>) -> ExitCode {
     match namespace::enter() {
         Ok(namespace::Namespace::Child(code)) => code,
@@ -112,7 +112,7 @@ pub(crate) fn run_apart(name: &str, run: impl FnOnce(Vec<String>) -> Result<bool
     }
 }
 
-/// The exit code of a run, whose error is printed.
+/// Returns the exit code for the outcome of a run, and prints its error.
 pub(crate) fn exit_code(name: &str, outcome: Result<bool, PeerError>) -> ExitCode {
     match outcome {
         Ok(true) => ExitCode::SUCCESS,

@@ -1,6 +1,7 @@
-//! One run of one part: its cores, its directory, and what its record will say.
+//! One run of one part: its cores, its directory, and the contents of its record.
 //!
-//! All parts begin and end here, so that programs are found, failures noted and records made in one way.
+//! All parts use this module, so that programs are found, failures reported and records written in the same
+//! way.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,36 +20,36 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::record::{Comparison, Figure, Record};
 
-/// From this share on the record says that other programs were at work.
+/// Share of CPU time used by other programs above which the record calls the machine noisy.
 const FOREIGN_SHARE_NOISY: f64 = 0.1;
 
-/// Programs that a part cannot do without.
+/// Programs that a part requires.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tools {
-    /// Each program with the package that has it.
+    /// Each program with the package that contains it.
     pub(crate) all: &'static [(&'static str, &'static str)],
-    /// The script that installs them, and the peers.
+    /// Script that installs the programs and the peers.
     pub(crate) script: &'static str,
 }
 
-/// The state of a run, while contenders come and go.
+/// State of a run.
 #[derive(Debug)]
 pub(crate) struct Session {
-    /// A directory in memory, for all that the servers write.
+    /// Directory on a memory file system for the servers' files.
     pub(crate) work: tempfile::TempDir,
-    /// The core that servers have to themselves.
+    /// Core reserved for the servers.
     pub(crate) server: Cores,
-    /// The core of the load.
+    /// Core of the load.
     pub(crate) load: Cores,
-    /// Both of them.
+    /// The cores of the servers and of the load.
     pub(crate) both: Cores,
     /// Settings of the run, for the record.
     pub(crate) settings: BTreeMap<String, String>,
-    /// Each contender's version in its own words.
+    /// Version that each contender's program reports.
     pub(crate) versions: BTreeMap<String, String>,
     /// Remarks for the record.
     pub(crate) remarks: Vec<String>,
-    /// True once a contender that is installed did not work.
+    /// True once an installed contender has not worked.
     pub(crate) has_failed: bool,
     date: String,
     machine: Machine,
@@ -59,7 +60,8 @@ impl Session {
     /// Begins a run.
     ///
     /// # Errors
-    /// A tool or a second processor is missing, or the system refuses the directory or the limit on open files.
+    /// `PeerError` if a tool or a second processor is missing, or the system refuses the directory or the
+    /// limit on open files.
     pub(crate) fn begin(tools: Tools, remarks: Vec<String>) -> Result<Self, PeerError> {
         let missing: Vec<&str> =
             tools.all.iter().filter(|(tool, _)| find(tool).is_none()).map(|&(_, package)| package).collect();
@@ -74,7 +76,8 @@ impl Session {
         };
         let cores = |list| Cores::new(list).ok_or_else(|| PeerError::failed("no core"));
         let machine = Machine::here();
-        // Ten thousand connections on either side, and a file for each of nginx's objects.
+        // The limit is raised for ten thousand connections on either side, and for nginx, which opens a file
+        // per object.
         let limit = getrlimit(Resource::Nofile);
         setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })
             .map_err(std::io::Error::from)?;
@@ -82,7 +85,7 @@ impl Session {
         let memory = Path::new("/dev/shm");
         let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
         let work = tempfile::Builder::new().prefix("nighttrain-bench-").tempdir_in(parent)?;
-        // The unprivileged peers must be able to pass through it.
+        // The unprivileged peers must be able to enter the directory.
         fs::set_permissions(work.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
         Ok(Self {
             work,
@@ -99,10 +102,10 @@ impl Session {
         })
     }
 
-    /// Moves this process, which is a part of the load, to the load's core: before its threads exist.
+    /// Binds this process, which is part of the load, to the load's core, before it starts threads.
     ///
     /// # Errors
-    /// The system refuses it.
+    /// `PeerError` if the system refuses the affinity.
     pub(crate) fn take_load_core(&self) -> Result<(), PeerError> {
         Ok(restrict(self.load.list())?)
     }
@@ -112,7 +115,7 @@ impl Session {
         self.settings.extend(settings.into_iter().map(|(name, value)| (name.to_owned(), value.into())));
     }
 
-    /// The program of a contender, with its version noted; a missing one becomes a remark.
+    /// Returns the program of a contender and records its version; a missing program becomes a remark.
     pub(crate) fn program(
         &mut self,
         name: &str,
@@ -132,23 +135,23 @@ impl Session {
         }
     }
 
-    /// A server that was started; a failure is noted.
+    /// Returns a started server; a failure is recorded.
     pub(crate) fn up<T>(&mut self, started: Result<T, PeerError>) -> Option<T> {
         started.map_err(|error| self.fail(error.to_string())).ok()
     }
 
-    /// Notes a failure; the run goes on, and fails in the end.
+    /// Records a failure; the run continues and fails at its end.
     pub(crate) fn fail(&mut self, why: String) {
         println!("{why}");
         self.remarks.push(why);
         self.has_failed = true;
     }
 
-    /// Prints and writes the record. Only `apart`, the series whose server had its core to itself, tell how quiet the machine was.
-    /// `Ok(false)` when a contender that is installed did not work.
+    /// Prints and writes the record. `apart` selects the series whose server had its core to itself, which
+    /// show how quiet the machine was. Returns `Ok(false)` when an installed contender did not work.
     ///
     /// # Errors
-    /// The record cannot be written.
+    /// `PeerError` if the record cannot be written.
     pub(crate) fn record(
         mut self,
         directory: &Path,
@@ -185,20 +188,21 @@ impl Session {
     }
 }
 
-/// The measurements of a run.
+/// Measurements of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
-    /// Each scenario.
+    /// Results of each scenario.
     pub(crate) comparisons: Vec<Comparison>,
-    /// The verdicts.
+    /// Bounds with their verdicts.
     pub(crate) figures: Vec<Figure>,
-    /// Measurements that are no cost of a unit.
+    /// Measurements other than costs per unit.
     pub(crate) tables: Vec<Table>,
-    /// Other programs' own measurements.
+    /// Measurements by other programs.
     pub(crate) attached: BTreeMap<String, serde_json::Value>,
 }
 
-/// The share of the server's core that other programs used: the median over the rounds of the series that `apart` names.
+/// Returns the share of the server's core that other programs used: the median over the rounds of the series
+/// that `apart` selects.
 fn disturbance(comparisons: &[Comparison], apart: impl Fn(&Comparison, &Series) -> bool) -> Option<f64> {
     let shares: Vec<f64> = comparisons
         .iter()

@@ -1,7 +1,7 @@
-//! A crowd that waits for one page which the origin takes its time for.
+//! Many clients that wait for one page which the origin answers late.
 //!
-//! All servers meet one crowd: each client is connected and has asked before the origin answers. The time that is
-//! measured begins when it does, and is over for a client with its first byte.
+//! All servers face the same situation: every client has connected and sent its request before the origin
+//! answers. A client's measured time begins with the origin's answer and ends with the client's first byte.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -14,14 +14,14 @@ use lab::paired::{Latency, Work};
 use lab::peers::PeerError;
 use lab::peers::cache::origin::{Origin, Page};
 
-/// Longer than any of them takes.
+/// Time limit for the answers, longer than any client waits.
 const ANSWER_WAIT: Duration = Duration::from_secs(10);
 
-/// Sends `clients` to the server at a port of loopback for a page of `body_bytes` that nobody has asked for, and says how
-/// long after the origin's answer each of them heard of it.
+/// Requests a page of `body_bytes` that is not stored yet from `clients` connections to a loopback port. The
+/// latencies count from the origin's answer to each client's first byte.
 ///
 /// # Errors
-/// One of them got no answer, or a wrong one.
+/// `PeerError` if a client gets no answer, or a wrong one.
 pub(crate) fn ask(
     origin: &Origin,
     port: u16,
@@ -68,7 +68,7 @@ pub(crate) fn ask(
     Ok(Work { units: u64::from(clients), wall_s: None, latency: Some(latency), doubts })
 }
 
-/// When the answer begins to come.
+/// Returns the time at which the first byte of the answer arrives.
 async fn first_byte(mut stream: TcpStream) -> io::Result<Instant> {
     let mut start = [0; 1];
     stream.read_exact(&mut start).await?;

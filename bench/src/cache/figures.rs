@@ -1,4 +1,4 @@
-//! The bounds that the accelerator is held to, and the verdict on each.
+//! The bounds for the accelerator, and the verdict on each.
 
 use crate::record::{Comparison, Figure};
 use lab::paired::Sample;
@@ -9,24 +9,25 @@ use lab::peers::cache::contenders::Contender;
 
 use crate::cache::scenarios::{CHECKED, CROWD, LOGGED, MISS, PASS_LARGE, PASS_SMALL, PRIVATE_PAGE, UPLOAD};
 
-/// Ours on two cores, beside ours on one.
+/// Name of Nighttrain on two cores.
 pub(crate) const OURS_TWO: &str = "ours, two cores";
 
-/// Ours on one core, under the load that ours on two cores has.
+/// Name of Nighttrain on one core, under the same load as Nighttrain on two cores.
 pub(crate) const OURS_ONE_SHARED: &str = "ours, one core shared with the load";
 
-/// Where our limit is held against the shared floor.
+/// Scenarios in which our floor is compared with the shared reference floor.
 pub(crate) const FLOOR_SCENARIOS: [&str; 3] = ["one-1k-64", "one-64k-64", "one-1k-1000"];
 
-/// A measure of a round.
+/// Function that reads one measured value from a sample.
 type Measure = fn(&Sample) -> Option<f64>;
 
-/// Measures of requests that go to the origin.
+/// Values compared in scenarios whose requests go to the origin.
 const MEASURED: [(&str, Measure); 3] =
     [("CPU", Sample::cpu_us_per_unit), ("p50", Sample::p50_us), ("p99", Sample::p99_us)];
-/// Where each request goes to the origin, how many of [`MEASURED`] are left out, and the bound. 100 clients that wait
-/// use no processor worth a figure; and of 100 ms that everybody waits for the origin, whose timer ticks once in one of
-/// them, a hundredth is no difference.
+/// Scenarios whose every request goes to the origin: description, scenario, number of [`MEASURED`] entries to
+/// skip, and the bound. In the scenario with 100 waiting clients, CPU time is too small to compare. Its
+/// latency is mostly the origin's 100 ms, measured with a timer that ticks every millisecond, so the bound
+/// allows for 1%.
 const THROUGH: [(&str, &str, usize, f64); 6] = [
     ("a miss", MISS, 0, 1.0),
     ("a revalidation", CHECKED, 0, 1.0),
@@ -36,7 +37,7 @@ const THROUGH: [(&str, &str, usize, f64); 6] = [
     ("100 clients on a private page", PRIVATE_PAGE, 1, 1.01),
 ];
 
-/// Every figure that these comparisons can answer.
+/// Computes every figure that these comparisons have the data for.
 pub(crate) fn all(comparisons: &[Comparison]) -> Vec<Figure> {
     let limit = Contender::Limit.name();
     let ours = Contender::Ours.name();
@@ -94,14 +95,14 @@ pub(crate) fn all(comparisons: &[Comparison]) -> Vec<Figure> {
         }
     }
     figures.extend(through(comparisons));
-    // A scenario that a partial run left out has no verdict, not even "not measured".
+    // A scenario that was not selected gets no figure, not even "not measured".
     figures.retain(|figure| {
         comparisons.iter().any(|comparison| figure.what.contains(&format!("({})", comparison.scenario)))
     });
     figures
 }
 
-/// Ours beside the best of the peers, where each request goes to the origin.
+/// Compares Nighttrain with the best peer in the scenarios whose every request goes to the origin.
 fn through(comparisons: &[Comparison]) -> Vec<Figure> {
     let mut figures = Vec::new();
     for (what, scenario, left_out, bound) in THROUGH {
@@ -144,7 +145,7 @@ fn through(comparisons: &[Comparison]) -> Vec<Figure> {
     figures
 }
 
-/// How long requests took that went to the origin: medians over the rounds.
+/// Tabulates the latencies of requests that went to the origin, as medians over the rounds.
 pub(crate) fn latencies(comparisons: &[Comparison]) -> Option<Table> {
     let mut table = Table::new(
         "Latency, medians over the rounds",

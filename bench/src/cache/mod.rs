@@ -1,5 +1,5 @@
-//! `bench run cache`: the cost of a cache hit, ours beside five others and the kernel's floor; and of misses, passes and uploads
-//! beside three of them.
+//! `bench run cache`: the cost of a cache hit in Nighttrain, five other servers and the kernel's floor; and
+//! of misses, passes and uploads in Nighttrain and three of the servers.
 //!
 //! ```text
 //!   core 0: the server being measured (all are running, one is busy)      core 1: wrk, and this process:
@@ -7,12 +7,13 @@
 //!   trafficserver · squid                                    ── misses ─►   origin (counts what gets through)
 //! ```
 //!
-//! Every contender is started from a temporary directory on a loopback port, filled with the same objects, checked
-//! byte for byte while filling, and then measured in interleaved rounds ([`lab::paired`]). The figure is CPU time
-//! of the server's process tree per hit; a run in which more than 0.1% of the answers came from the origin is
-//! marked and carries no verdict. Where every request is to go through, so is a run in which 0.1% did not; there the
-//! time that a request took is a figure beside its CPU. As root, everything happens in a network, process and mount namespace of its
-//! own, so that the congestion control can be pinned and nothing is left behind.
+//! Every contender is started from a temporary directory on a loopback port, filled with the same objects,
+//! checked byte for byte while filling, and then measured in interleaved rounds ([`lab::paired`]). The figure
+//! is CPU time of the server's process tree per hit. A run in which more than 0.1% of the answers came from
+//! the origin is marked as doubtful and carries no verdict. Where every request must reach the origin, a run
+//! is doubtful if more than 0.1% did not; there the latency of a request is a figure as well as its CPU time.
+//! As root, everything happens in a separate network, process and mount namespace, so that the congestion
+//! control can be pinned and nothing is left behind.
 
 mod crowd;
 mod figures;
@@ -38,7 +39,7 @@ pub(crate) struct Options {
     seconds: Option<u64>,
 }
 
-/// Seconds to warm up and to start a load.
+/// Seconds per round for warming up and starting the load, in addition to the measured time.
 const BESIDE_S: f64 = 0.15;
 
 pub(crate) fn contents(quick: bool) -> Contents {
@@ -61,7 +62,7 @@ pub(crate) fn contents(quick: bool) -> Contents {
     }
 }
 
-/// Answers whether a contender takes part only where the environment names its build.
+/// Returns whether a contender takes part only if the environment names its build.
 pub(crate) const fn is_extra(contender: Contender) -> bool {
     matches!(contender, Contender::Reference | Contender::ReferenceStreams | Contender::Other)
 }

@@ -1,4 +1,5 @@
-//! The run: start, fill, measure in rounds, judge, record.
+//! A run of the cache bench: starts and fills the servers, measures them in rounds, judges the figures and
+//! writes the record.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,15 +24,18 @@ use lab::peers::cache::origin::Page;
 
 use crate::cache::Options;
 
-/// Memory of each cache, full and quick.
+/// Memory of each cache, in a full and in a quick run.
 const MEMORY_MIB: u64 = 2_048;
 const MEMORY_QUICK_MIB: u64 = 256;
 const SECONDS: u64 = 2;
-/// Before a page that nobody stores is measured it is asked for this often: a cache may remember that of it.
+/// Number of requests for a page that is not stored before it is measured: a cache may remember that the page
+/// cannot be stored.
 const WARM_UPS: usize = 2;
-/// A cache that still asks the origin after so many passes over all objects is measured, and marked.
+/// Maximum number of passes over all objects. A cache that still asks the origin after them is measured, but
+/// its samples are doubtful.
 const FILL_PASSES_MAX: usize = 4;
-/// More than one, so that server and filler need not wait for each other's wake-up.
+/// Number of connections that fill a cache in parallel, so that server and filler need not wait for each
+/// other's wake-up.
 const FILL_CONNECTIONS: usize = 4;
 const TOOLS: [(&str, &str); 4] =
     [("wrk", "wrk"), ("cc", "gcc"), ("taskset", "util-linux"), ("setpriv", "util-linux")];
@@ -41,7 +45,7 @@ pub(crate) const fn seconds(quick: bool) -> u64 {
     if quick { 1 } else { SECONDS }
 }
 
-/// `Ok(false)` when a contender that is here did not work.
+/// Runs the bench. Returns `Ok(false)` when an installed contender did not work.
 pub(crate) fn run(options: &Options, remarks: Vec<String>) -> Result<bool, PeerError> {
     let mut bench = Bench::prepare(options, remarks)?;
     let all = scenarios::all(options.selection.quick);
@@ -54,7 +58,7 @@ pub(crate) fn run(options: &Options, remarks: Vec<String>) -> Result<bool, PeerE
             comparisons.push(comparison);
         }
     }
-    // Stopped before the store is measured, so that it has the machine to itself.
+    // The servers are stopped before the store is measured, so that it has the machine to itself.
     running.clear();
     let attached = if options.selection.quick { BTreeMap::new() } else { bench.store() };
     let outcome = Outcome {
@@ -69,13 +73,13 @@ pub(crate) fn run(options: &Options, remarks: Vec<String>) -> Result<bool, PeerE
     })
 }
 
-/// The state of a run, while contenders come and go.
+/// State of a run.
 struct Bench {
     session: CacheSession,
     scripts: Scripts,
     is_quick: bool,
     seconds: u64,
-    /// The first URL that no miss has asked for yet.
+    /// Lowest URL number that no miss has requested yet.
     fresh: AtomicU64,
 }
 
@@ -95,7 +99,7 @@ impl Bench {
         })
     }
 
-    /// Starts and fills everybody who is wanted and here.
+    /// Starts and fills every selected contender that is installed.
     fn start(&mut self, options: &Options, scenarios: &[Scenario]) -> Result<Vec<ServerProcess>, PeerError> {
         let contenders = options.selection.contenders(&Contender::ALL, Contender::name)?;
         let hits = scenarios.iter().filter(|scenario| scenario.is_hit());
@@ -172,9 +176,9 @@ impl Bench {
         }
     }
 
-    /// Asks for every object of every scenario until a whole pass leaves the origin alone: the first pass fills,
-    /// the next proves it (and opens files, or moves objects to the faster memory, where a cache does such things).
-    /// Objects that are validated at the origin each time are asked for once.
+    /// Requests every object of every scenario until a whole pass causes no request to the origin. The first
+    /// pass fills the cache and the next proves it (and opens files, or moves objects to faster memory, in
+    /// caches that do such things). Objects that are revalidated each time are requested once.
     fn fill(&self, server: &ServerProcess, scenarios: &[Scenario]) -> Result<usize, PeerError> {
         let objects_of = |page| {
             let of_page = scenarios.iter().filter(|scenario| scenario.page == page);
@@ -213,7 +217,7 @@ impl Bench {
         })
     }
 
-    /// Measures everybody in one scenario; `None` when nobody takes part.
+    /// Measures every contender of one scenario; `None` when there is none.
     fn scenario(
         &self,
         options: &Options,
@@ -236,8 +240,8 @@ impl Bench {
         if scenario.sides == Sides::OneAndTwo
             && let Some(ours) = running.iter().find(|server| server.name == Contender::Ours.name())
         {
-            // A load on the server's own core wakes it without an interrupt to another core, which is cheaper: so
-            // two cores are also held against one core under the very same load.
+            // A load on the server's own core wakes the server without an interrupt to another core, which is
+            // cheaper. So Nighttrain on two cores is also compared with one core under the same shared load.
             contenders.push((OURS_ONE_SHARED.into(), (ours, &self.session.both)));
         }
         if contenders.is_empty() {
@@ -255,7 +259,8 @@ impl Bench {
         }))
     }
 
-    /// One round of one contender. A server that dies or a load that fails is a sample of nothing, with the reason.
+    /// Measures one contender in one round. If the server dies or the load fails, the sample is empty, with
+    /// the reason.
     fn sample(
         &self,
         server: &ServerProcess,
@@ -288,14 +293,14 @@ impl Bench {
         })
     }
 
-    /// True where every answer must have been validated: HAProxy's cache fetches stale objects whole, and in a quick run nothing
-    /// was stored before.
+    /// Returns whether every answer must have been revalidated. Exceptions: HAProxy's cache fetches stale
+    /// objects whole, and in a quick run nothing is stored beforehand.
     fn is_to_validate(&self, server: &ServerProcess, scenario: &Scenario) -> bool {
         scenario.page == Page::Checked && !self.is_quick && server.contender != Contender::Haproxy
     }
 
-    /// Asks for a page that nobody stores, and checks what comes. (What is stored was asked for and checked long ago,
-    /// and a URL that nobody has asked for would not be one any more.)
+    /// Requests a page that no cache stores, and checks the answer. (Stored pages were requested and checked
+    /// while filling, and a warm-up request for a URL of the miss scenario would store it.)
     fn warm_up(&self, server: &ServerProcess, scenario: &Scenario) -> Result<(), PeerError> {
         if matches!(scenario.page, Page::Shared | Page::Checked | Page::Awaited) {
             return Ok(());
@@ -304,7 +309,7 @@ impl Bench {
         (0..WARM_UPS).try_for_each(|_| filler.fetch_page(scenario.page, scenario.body_bytes, 0))
     }
 
-    /// The engine's own figures, if its bench is built.
+    /// Measures the engine's store with its own bench, if that is built.
     fn store(&mut self) -> BTreeMap<String, serde_json::Value> {
         let program = sibling("examples/store_bench").filter(|path| path.exists());
         let Some(program) = program else {
@@ -328,7 +333,7 @@ impl Bench {
     }
 }
 
-/// Why a run in which so many of the requests reached the origin was not what it should be.
+/// Returns the reason for doubt if the number of requests that reached the origin does not fit the scenario.
 fn doubt(scenario: &Scenario, requests: u64, at_origin: u64) -> Option<String> {
     if scenario.page == Page::Awaited {
         (at_origin != 1)
@@ -341,15 +346,15 @@ fn doubt(scenario: &Scenario, requests: u64, at_origin: u64) -> Option<String> {
     }
 }
 
-/// Likewise where all of them should have been validated there.
+/// Returns the reason for doubt if too many answers were fetched whole instead of revalidated.
 fn unvalidated(at_origin: u64, not_modified: u64) -> Option<String> {
     let fetched = at_origin.saturating_sub(not_modified);
     (fetched as f64 > at_origin as f64 * MISS_SHARE_MAX)
         .then(|| format!("{fetched} of {at_origin} were fetched whole"))
 }
 
-/// A program's output as JSON: a line that is an object, or else its lines of the form `name   1.5   unit`,
-/// columns apart by two spaces or more.
+/// Parses a program's output as JSON: the last line that is an object, or else the lines of the form `name
+/// 1.5   unit`, with columns separated by two or more spaces.
 fn printed(text: &str) -> Option<serde_json::Value> {
     let object = |line: &str| serde_json::from_str(line).ok().filter(serde_json::Value::is_object);
     text.lines().rev().find_map(object).or_else(|| {

@@ -1,15 +1,16 @@
-//! The scenarios: requests, contenders, rounds.
+//! The scenarios of the cache bench, with their requests, contenders and rounds.
 
 use lab::peers::cache::contenders::{Contender, KIB};
 use lab::peers::cache::load::{LoadSpec, Urls, ZIPF_EXPONENT};
 use lab::peers::cache::origin::{AWAITED_TIME, Page, SLOW_TIME};
 
-/// Which processors the two sides have.
+/// Processors of the server and the load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sides {
-    /// The server on one core, the load on another: everybody takes part.
+    /// The server on one core and the load on another, for every contender.
     Apart,
-    /// Ours on one core with the load apart, and ours on two cores that it shares with the load.
+    /// Nighttrain on one core with the load on another, and Nighttrain on two cores that it shares with the
+    /// load.
     OneAndTwo,
 }
 
@@ -24,38 +25,39 @@ pub(crate) struct Scenario {
     pub(crate) rounds: usize,
 }
 
-/// 100,000 × 1 KiB fit any cache here.
+/// Number of objects of 1 KiB; 100,000 of them fit every cache in the comparison.
 const URLS_SMALL: u64 = 100_000;
-/// 4,096 × 64 KiB = 256 MiB fit the memory that each contender is given; 100,000 (6.4 GiB, seven times over)
-/// would not fit this class of machine.
+/// Number of objects of 64 KiB. 4,096 of them (256 MiB) fit the memory of each contender; 100,000 (6.4 GiB
+/// for each of seven) would not fit this class of machine.
 const URLS_LARGE: u64 = 4_096;
-/// Beyond all that are drawn: no URL of a miss has been asked for before.
+/// First URL number of the misses, beyond all URLs of the Zipf loads, so that no miss was requested before.
 pub(crate) const MISSES_FROM: u64 = 1_000_000_000;
-/// More than a round asks for.
+/// URL numbers reserved for a round of misses, more than a round requests.
 pub(crate) const MISSES_A_ROUND: u64 = 10_000_000;
 
-/// Asked for in turn, each is a second old and stale when its turn comes again: nobody answers so many in one.
+/// Number of URLs that are requested in a cycle and are stale after one second. No server answers this many
+/// per second, so each is stale when it is requested again.
 const URLS_CHECKED: u64 = 200_000;
 
-/// Rounds where a figure depends on it, and elsewhere.
+/// Rounds of a scenario with a bound, and of one without.
 const ROUNDS_GATE: usize = 7;
 const ROUNDS_SHOWN: usize = 3;
-/// Where a few parts in a hundred are to be seen.
+/// Rounds of a scenario in which differences of a few percent must be visible.
 const ROUNDS_FINE: usize = 15;
 
-/// Those that go to the origin with each request.
+/// Names of the scenarios in which each request goes to the origin.
 pub(crate) const MISS: &str = "miss-1k";
 pub(crate) const PASS_SMALL: &str = "pass-1k";
 pub(crate) const PASS_LARGE: &str = "pass-64k";
 pub(crate) const UPLOAD: &str = "upload-1m";
 pub(crate) const CHECKED: &str = "checked-1k";
 pub(crate) const PRIVATE_PAGE: &str = "private-100";
-/// One that all wait for.
+/// Name of the scenario in which all clients wait for one page.
 pub(crate) const CROWD: &str = "crowd-1000";
-/// Hits that are logged.
+/// Name of the scenario in which hits are logged.
 pub(crate) const LOGGED: &str = "logged-1k";
 
-/// All scenarios, in the order in which they run.
+/// Returns all scenarios, in the order in which they run.
 pub(crate) fn all(quick: bool) -> Vec<Scenario> {
     let (small, large, crowd) = if quick { (500, 100, 100) } else { (URLS_SMALL, URLS_LARGE, 1_000) };
     let one = |name, body_bytes, connections, rounds| Scenario {
@@ -107,14 +109,14 @@ pub(crate) fn all(quick: bool) -> Vec<Scenario> {
 }
 
 impl Scenario {
-    /// True where the store answers; else each request goes to the origin.
+    /// Returns whether requests are answered from the store; otherwise each goes to the origin.
     pub(crate) fn is_hit(&self) -> bool {
         self.page == Page::Shared && !matches!(self.urls, Urls::Each(_))
     }
 
-    /// True where a contender takes part: floors that only answer from memory have no origin.
+    /// Returns whether a contender takes part; floors that only answer from memory have no origin.
     pub(crate) fn is_for(&self, contender: Contender) -> bool {
-        // With and without a log, those that write one themselves.
+        // Contenders that can write an access log themselves are measured with and without it.
         if self.name == LOGGED {
             let without = [Contender::Ours, Contender::Nginx, Contender::Varnish];
             return without.contains(&contender) || Contender::LOGGED.contains(&contender);
@@ -125,7 +127,7 @@ impl Scenario {
         let is_proxy = [Contender::Ours, Contender::Other].contains(&contender)
             || Contender::PROXIES.contains(&contender);
         match self.page {
-            // HAProxy's cache has nobody wait for another.
+            // HAProxy's cache does not collapse requests.
             Page::Awaited => contender == Contender::Crowd || is_proxy && contender != Contender::Haproxy,
             Page::Slow => contender == Contender::Direct || is_proxy,
             _ if self.is_hit() => !matches!(contender, Contender::Crowd | Contender::Direct),
@@ -133,7 +135,7 @@ impl Scenario {
         }
     }
 
-    /// In a sentence.
+    /// Describes the scenario in a sentence.
     pub(crate) fn what(&self) -> String {
         let urls = match self.urls {
             Urls::One => "one URL, wrk's short request".to_owned(),
@@ -165,7 +167,8 @@ impl Scenario {
         format!("{} KiB, {} connections, {urls}{page}{sides}.", self.body_bytes / KIB, self.connections)
     }
 
-    /// The load's requests; `first` is the first URL where each is another.
+    /// Returns the load's requests; `first` is the first URL number where URLs are not repeated or are
+    /// requested in a cycle.
     pub(crate) const fn asked(&self, first: u64) -> LoadSpec {
         let urls = match self.urls {
             Urls::Each(_) => Urls::Each(first),
@@ -175,7 +178,8 @@ impl Scenario {
         LoadSpec { page: self.page, body_bytes: self.body_bytes, connections: self.connections, urls }
     }
 
-    /// The IDs of the objects that it finds in the store, fresh or not. One URL is ID 0; the drawn ones begin at 1.
+    /// Returns the IDs of the scenario's stored objects, fresh or stale. The single URL has ID 0; the Zipf
+    /// URLs begin at 1.
     pub(crate) fn ids(&self) -> std::ops::Range<u64> {
         match self.urls {
             Urls::Round { urls, .. } => 0..urls,

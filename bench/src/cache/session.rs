@@ -1,4 +1,4 @@
-//! A run of servers in front of one origin: the parts `cache` and `tls` share it.
+//! A run of servers in front of one origin, shared by the parts `cache` and `tls`.
 
 use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
@@ -15,27 +15,27 @@ use lab::peers::cache::origin::{Bodies, Origin};
 
 use crate::session::{Session, Tools};
 
-/// The share of its answers that a measured run may get from the origin.
+/// Maximum share of answers that may come from the origin in a run of hits.
 pub(crate) const MISS_SHARE_MAX: f64 = 0.001;
-/// The script that installs the peers.
+/// Script that installs the peers.
 pub(crate) const SCRIPT: &str = "bench/install-peers.sh";
 
 /// The length of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Amount {
-    /// All requests of so long.
+    /// All requests within this time.
     Time(Duration),
-    /// So many requests, or a few more, however long they take: to see that it works.
+    /// This number of requests or slightly more, in any time, for a check that the scenario works.
     Units(u32),
 }
 
-/// A [`Session`] with the origin that all servers stand in front of.
+/// A [`Session`] with the origin of all servers.
 #[derive(Debug)]
 pub(crate) struct CacheSession {
     session: Session,
-    /// The server behind the caches. It lives in this process.
+    /// The origin behind the caches, which runs in this process.
     pub(crate) origin: Origin,
-    /// The bodies that it answers with.
+    /// Bodies that the origin answers with.
     pub(crate) bodies: Bodies,
     /// Memory of each cache.
     pub(crate) memory_mib: u64,
@@ -58,10 +58,10 @@ impl DerefMut for CacheSession {
 }
 
 impl CacheSession {
-    /// Moves to the load's core, and starts the origin.
+    /// Moves this process to the load's core and starts the origin.
     ///
     /// # Errors
-    /// A fault of [`Session::begin`], or the origin cannot listen.
+    /// The errors of [`Session::begin`], or an error if the origin cannot listen.
     pub(crate) fn begin(
         tools: &'static [(&'static str, &'static str)],
         memory_mib: u64,
@@ -79,13 +79,13 @@ impl CacheSession {
         Ok(Self { session, origin, bodies: Bodies::new(), memory_mib, certificates: None })
     }
 
-    /// The program of a contender.
+    /// Returns the program of a contender; a missing one is remarked on.
     pub(crate) fn program(&mut self, contender: Contender) -> Option<PathBuf> {
         let version = |program: &Path| contender.version(program);
         self.session.program(contender.name(), contender.program(), version)
     }
 
-    /// Starts a server on its cores, with its load on others; a failure is noted.
+    /// Starts a server on its cores, with other cores for its load; a failure is recorded.
     pub(crate) fn started(
         &mut self,
         contender: Contender,
@@ -105,13 +105,13 @@ impl CacheSession {
         self.session.up(started)
     }
 
-    /// The run without the origin, for its record.
+    /// Returns the session for recording the run, without the origin.
     pub(crate) fn end(self) -> Session {
         self.session
     }
 }
 
-/// A doubt about a round of hits in which so many requests reached the origin.
+/// Returns the reason for doubt if too many requests of a round of hits reached the origin.
 #[must_use]
 pub(crate) fn not_hits(requests: u64, at_origin: u64) -> Option<String> {
     (at_origin > (requests as f64 * MISS_SHARE_MAX) as u64)

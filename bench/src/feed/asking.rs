@@ -1,9 +1,10 @@
-//! Requests and their answers: askers with one question under way each, and one who answers all of them.
+//! Request and reply through a server: clients with one outstanding request each, and one that answers all of
+//! them.
 //!
 //! ```text
 //!  asker n ── PUB ask.it back.n ─▶ server ── MSG ask.it 1 back.n ─▶ answerer ── PUB back.n ─▶ server ── MSG back.n ─▶ asker n
 //! ```
-//! A unit is a question that was answered: two messages through the server. Only the NATS protocol has them.
+//! A unit is an answered request: two messages through the server. Only the NATS protocol has replies.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -18,12 +19,12 @@ use lab::peers::PeerError;
 use lab::peers::feed::wire::{Wire, is_later};
 
 const SUBJECT: &str = "ask.it";
-/// An answer that takes so long is lost.
+/// Time after which an answer counts as lost.
 const STUCK: Duration = Duration::from_secs(10);
 const READ_BYTES: usize = 64 << 10;
 const EVENTS_MAX: usize = 128;
 
-/// One connection and what has come of a message that is not whole.
+/// A connection with its unparsed input and unsent output.
 struct End {
     stream: TcpStream,
     rest: Vec<u8>,
@@ -35,7 +36,8 @@ impl End {
         Self { stream, rest: Vec::new(), unsent: Vec::new() }
     }
 
-    /// Reads once; `arrived` is handed each message's reply and payload, and what it writes is sent.
+    /// Reads once and calls `arrived` with an output buffer and each message's reply subject and payload;
+    /// then sends the buffer.
     fn receive(&mut self, mut arrived: impl FnMut(&mut Vec<u8>, &[u8], &[u8])) -> Result<(), PeerError> {
         let kept = self.rest.len();
         self.rest.resize(kept + READ_BYTES, 0);
@@ -81,10 +83,10 @@ impl End {
     }
 }
 
-/// Asks for `run`, from so many connections at once.
+/// Sends requests for `run` from `askers` connections, each with one outstanding request.
 ///
 /// # Errors
-/// An answer was lost, was another's, or the server went away.
+/// `PeerError` if an answer is lost or belongs to another request, or the server closes a connection.
 pub(crate) fn asking(
     address: SocketAddr,
     askers: usize,

@@ -1,5 +1,5 @@
-//! Many who do nothing: what an idle connection and a subscription hold in memory; and many who change their minds:
-//! subscribing and unsubscribing beside a flow that must not notice.
+//! Memory of idle connections and of subscriptions; and the latency of a message flow while another
+//! connection keeps subscribing and unsubscribing.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -20,27 +20,27 @@ use lab::peers::feed::wire::Wire;
 const CONNECTIONS: usize = 10_000;
 const CONNECTIONS_QUICK: usize = 500;
 const SUBSCRIPTIONS_EACH: usize = 10;
-/// Goals for the memory of a connection and of a subscription.
+/// Bounds on the memory of a connection and of a subscription.
 const CONNECTION_BYTES_MAX: f64 = 4096.0;
 const SUBSCRIPTION_BYTES_MAX: f64 = 200.0;
-/// A server may tidy up before it is looked at.
+/// Wait before the memory is read, in which a server may free memory.
 const SETTLE: Duration = Duration::from_millis(300);
 
 const CHURN_PER_SECOND: u64 = 50_000;
 const CHURN_RATE: u64 = 10_000;
 const CHURN_RUN: Duration = Duration::from_millis(1_000);
-/// Operations sent in one go.
+/// SUB and UNSUB operations sent in one write.
 const CHURN_BATCH: u64 = 50;
 
-/// The memory of one server.
+/// Memory use of one server with many idle clients.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Crowd {
     pub(crate) contender: &'static str,
     pub(crate) connections: usize,
     pub(crate) subscriptions: usize,
-    /// Bytes a connection, each round.
+    /// Bytes per connection in each round.
     pub(crate) connection_bytes: Vec<Option<f64>>,
-    /// Bytes a subscription, each round.
+    /// Bytes per subscription in each round.
     pub(crate) subscription_bytes: Vec<Option<f64>>,
 }
 
@@ -56,7 +56,7 @@ impl Crowd {
         }
     }
 
-    /// Fills a fresh server, and looks at it three times.
+    /// Measures a fresh server's memory when it is empty, connected and subscribed.
     pub(crate) fn round(&mut self, server: &ServerProcess) -> Result<(), PeerError> {
         let resident = || -> Result<f64, PeerError> {
             std::thread::sleep(SETTLE);
@@ -71,7 +71,7 @@ impl Crowd {
         for (n, stream) in streams.iter_mut().enumerate() {
             let mut subscribe = String::new();
             for k in 0..SUBSCRIPTIONS_EACH {
-                // Half of them with wildcards, no two alike.
+                // Half of the subscriptions have wildcards, and no two are alike.
                 let subject = match k % 4 {
                     0 => format!("crowd.{n}.{k}.*"),
                     1 => format!("crowd.{n}.{k}.>"),
@@ -88,14 +88,15 @@ impl Crowd {
     }
 }
 
-/// Says something and waits until the server has dealt with it.
+/// Sends protocol lines and waits until the server has processed them, by a PING.
 fn confirmed(stream: &mut TcpStream, say: &[u8]) -> Result<(), PeerError> {
     stream.set_nonblocking(false)?;
     stream.write_all(say)?;
     stream.write_all(b"PING\r\n")?;
     let mut heard = Vec::new();
     let mut some = [0; 4096];
-    // Behind the answer a ping of the server's own may have come.
+    // The server may send a PING of its own after its PONG, so the loop looks for the PONG anywhere in the
+    // input.
     while !heard.windows(6).any(|six| six == b"PONG\r\n") {
         match stream.read(&mut some)? {
             0 => return Err(PeerError::failed("the server closed a connection of the crowd")),
@@ -143,11 +144,11 @@ pub(crate) fn figures(all: &[Crowd]) -> Vec<Figure> {
     ]
 }
 
-/// How a flow fares while others come and go.
+/// Latency of a message flow while another connection subscribes and unsubscribes.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Churn {
     pub(crate) contender: &'static str,
-    /// Subscribe and unsubscribe operations that were carried out a second.
+    /// Subscribe and unsubscribe operations completed per second.
     operations_per_second: f64,
     messages: usize,
     p50_us: f64,
@@ -155,7 +156,7 @@ pub(crate) struct Churn {
     worst_us: f64,
 }
 
-/// A flow by the clock, verified, beside a connection that subscribes and unsubscribes.
+/// Runs a verified flow at a fixed rate while another connection subscribes and unsubscribes.
 pub(crate) fn churn(server: &ServerProcess, quick: bool) -> Result<Churn, PeerError> {
     let shape = Shape { flows: 1, consumers: 1, payload_bytes: 100, window: 0, per_second: None };
     let run = if quick { CHURN_RUN / 5 } else { CHURN_RUN };
@@ -209,7 +210,7 @@ fn change_minds(
         operations.fetch_add(CHURN_BATCH, Ordering::Relaxed);
     }
     stream.set_nonblocking(true)?;
-    // The rest of the server's output is thrown away.
+    // Any further output of the server is discarded.
     let _ = stream.read(&mut scratch);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The bounds that the feed is held to, and the verdict on each.
+//! The bounds for the feed, and the verdict on each.
 
 use crate::record::{Comparison, Figure};
 use lab::paired::spread::{Ratio, Verdict};
@@ -6,13 +6,13 @@ use lab::paired::{Sample, Series};
 
 use lab::peers::feed::contenders::Contender;
 
-/// Ours and nats-server on two cores, and on one under the same load.
+/// Suffix of the names of Nighttrain and nats-server on two cores.
 pub(crate) const TWO_CORES: &str = ", two cores";
 
-/// Ours and nats-server as leaf nodes of a hub.
+/// Suffix of the names of Nighttrain and nats-server as leaf nodes of a hub.
 pub(crate) const AT_HUB: &str = ", to a hub";
 
-/// Every figure that these comparisons can answer.
+/// Computes every figure that these comparisons have the data for.
 pub(crate) fn all(comparisons: &[Comparison]) -> Vec<Figure> {
     let floor = Contender::Floor.name();
     let ours = Contender::Ours.name();
@@ -63,14 +63,14 @@ pub(crate) fn all(comparisons: &[Comparison]) -> Vec<Figure> {
             figures.push(against("our floor, ≤ 1.05 × the shared floor", scenario, floor, 1.05, reference));
         }
     }
-    // A scenario that a partial run left out has no verdict, not even "not measured".
+    // A scenario that was not selected gets no figure, not even "not measured".
     figures.retain(|figure| {
         comparisons.iter().any(|comparison| figure.what.contains(&format!("({})", comparison.scenario)))
     });
     figures
 }
 
-/// Compares how long a delivery took by the clock, not what it cost.
+/// Compares the elapsed time per delivery, not the CPU time.
 fn faster(what: String, two: Option<&Series>, one: Option<&Series>) -> Figure {
     let (Some(two), Some(one)) = (two, one) else {
         let remark = "the contender did not take part".into();

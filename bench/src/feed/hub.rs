@@ -1,5 +1,5 @@
-//! Servers that have joined a hub as leaf nodes: the producer is at the leaf node, the consumer at the hub, so that each
-//! message crosses what is measured.
+//! Servers that have joined a hub as leaf nodes. The producer is at the leaf node and the consumer at the
+//! hub, so that each message crosses the link between them.
 
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -14,22 +14,22 @@ use lab::paired::tree::{Cores, Tree, pinned};
 use lab::peers::feed::contenders::{Contender, ServerProcess, wait_until_ready};
 use lab::peers::{PeerError, last_words};
 
-/// From its start a leaf node joins within so long, on any machine that a figure is worth anything on; who has not
-/// loses messages, and a run with a lost message is no sample.
+/// Time within which a leaf node joins the hub on any machine fit for measuring. A leaf node that has not
+/// joined by then loses messages, and a run with a lost message is rejected.
 const JOIN_WAIT: Duration = Duration::from_secs(2);
 
-/// A hub, and where leaf nodes join it.
+/// A nats-server as the hub, and its port for leaf nodes.
 #[derive(Debug)]
 pub(crate) struct Hub {
-    /// The server; its address is where clients connect.
+    /// The hub's process; clients connect to its address.
     pub(crate) running: ServerProcess,
     leaf_port: u16,
 }
 
-/// Starts a nats-server that leaf nodes may join.
+/// Starts a nats-server that accepts leaf nodes.
 ///
 /// # Errors
-/// The server ended or did not answer; the error has its last words.
+/// `PeerError` with the server's last output lines if it ended or did not answer.
 pub(crate) fn start(program: &Path, directory: &Path, cores: &Cores) -> Result<Hub, PeerError> {
     let leaf_port = free_port()?;
     let lines = format!("leafnodes {{ listen: \"127.0.0.1:{leaf_port}\" }}\n");
@@ -37,10 +37,10 @@ pub(crate) fn start(program: &Path, directory: &Path, cores: &Cores) -> Result<H
     Ok(Hub { running, leaf_port })
 }
 
-/// Starts a contender that joins a hub.
+/// Starts a contender as a leaf node of a hub.
 ///
 /// # Errors
-/// A fault of [`start`], or the contender has no leaf nodes.
+/// The errors of [`start`], or an error if the contender cannot be a leaf node.
 pub(crate) fn join(
     contender: Contender,
     name: &str,

@@ -1,11 +1,12 @@
-//! Latency by the clock: many short interleaved runs at two rates, from the moment when a message was due.
+//! Latency at a fixed rate: many short interleaved runs at two rates, counted from the time at which a
+//! message was due.
 //!
-//! A shared host adds tails of its own. So each contender has its best and its median run beside the other's, and the
-//! floor, which does nothing but pass on, tells how much of a tail is the machine's. Runs are short and many, because a
-//! stall decides the p99 of a run as soon as it takes a hundredth of it: of 400 ms one time slice of somebody else's, 4
-//! ms, is enough, and nearly every run of that length has one. Who is first in a round changes with each round. Where
-//! other programs run meanwhile, `chrt -f 10 bench run feed --scenario latency` takes them out: servers and load inherit
-//! the real-time class.
+//! A shared host adds tails of its own. So each contender's best and median run are compared with the
+//! other's, and the floor, which only relays, shows how much of a tail comes from the machine. The runs are
+//! short and many, because a stall decides a run's p99 as soon as it takes a hundredth of the run: in 400 ms,
+//! one time slice of another program (4 ms) is enough, and nearly every run of that length has one. The order
+//! of the contenders changes with each round. Where other programs run meanwhile, `chrt -f 10 bench run feed
+//! --scenario latency` keeps them away: servers and load inherit the real-time class.
 
 use std::time::Duration;
 
@@ -24,10 +25,11 @@ use lab::peers::feed::load::{Flow, Shape, open_loop};
 pub(crate) const RATES: [u64; 2] = [10_000, 100_000];
 const ROUNDS: usize = 41;
 const RUN: Duration = Duration::from_millis(100);
-/// Tails differ from run to run; the figures are about the middle and the usual tail.
+/// Quantiles that are recorded. Only the first two have bounds, because extreme tails differ from run to run.
 const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999), ("worst", 1.0)];
 
-/// One contender at one rate: each round's quantiles in nanoseconds, in the order of [`QUANTILES`].
+/// Results of one contender at one rate: each round's quantiles in nanoseconds, in the order of
+/// [`QUANTILES`].
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Latencies {
     pub(crate) contender: &'static str,
@@ -42,7 +44,7 @@ impl Latencies {
     }
 }
 
-/// Measures everybody, in turn, again and again. `start` starts a floor for one consumer.
+/// Measures every server at each rate, in interleaved rounds.
 pub(crate) fn measure(
     running: &[&ServerProcess],
     selection: &Selection,
@@ -89,7 +91,7 @@ fn quantiles(mut values: Vec<u64>) -> [u64; 4] {
     })
 }
 
-/// Medians over the rounds, and the best round, in microseconds.
+/// Tabulates the medians over the rounds and the best round, in microseconds.
 pub(crate) fn tables(all: &[Latencies]) -> Vec<Table> {
     RATES
         .iter()
@@ -121,7 +123,7 @@ pub(crate) fn tables(all: &[Latencies]) -> Vec<Table> {
         .collect()
 }
 
-/// Ours against nats-server's, and against the floor's.
+/// Compares the latency of Nighttrain with nats-server's and with the floor's.
 pub(crate) fn figures(all: &[Latencies]) -> Vec<Figure> {
     let mut figures = Vec::new();
     for rate in RATES {

@@ -1,4 +1,5 @@
-//! `bench run feed`: what a relayed message costs, ours beside four others and the floor, in one run.
+//! `bench run feed`: the cost of a relayed message in Nighttrain, four other servers and the floor, in one
+//! run.
 //!
 //! ```text
 //!   core 0: the server being measured (all are running, one is busy)     core 1: this process, one thread
@@ -6,10 +7,10 @@
 //!   redis · mosquitto                                                   ──▶ consumers: verify every message
 //! ```
 //!
-//! The figure is CPU time of the server's process tree per delivery ([`lab::paired`]); every message is verified by
-//! sequence and checksum at every consumer, and a run in which one is missing or wrong is no sample. As root,
-//! everything happens in a network, process and mount namespace of its own, so that the congestion control can be
-//! pinned and nothing is left behind.
+//! The figure is CPU time of the server's process tree per delivery ([`lab::paired`]). Every consumer
+//! verifies every message by sequence and checksum, and a run with a missing or wrong message is rejected. As
+//! root, everything happens in a separate network, process and mount namespace, so that the congestion
+//! control can be pinned and nothing is left behind.
 
 mod asking;
 mod crowd;
@@ -37,7 +38,7 @@ pub(crate) struct Options {
     milliseconds: Option<u64>,
 }
 
-/// Seconds to connect everybody.
+/// Seconds per round for connecting the clients, in addition to the measured time.
 const BESIDE_S: f64 = 0.1;
 
 pub(crate) fn contents(quick: bool) -> Contents {

@@ -1,4 +1,5 @@
-//! The run: start, measure in rounds, judge, record.
+//! A run of the feed bench: starts the servers, measures them in rounds, judges the figures and writes the
+//! record.
 
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -24,7 +25,7 @@ const CROWD_ROUNDS: usize = 3;
 const TOOLS: Tools =
     Tools { all: &[("cc", "gcc"), ("taskset", "util-linux")], script: "bench/install-feed-peers.sh" };
 
-/// `Ok(false)` when a contender that is installed did not work.
+/// Runs the bench. Returns `Ok(false)` when an installed contender did not work.
 pub(crate) fn run(options: &Options, remarks: Vec<String>) -> Result<bool, PeerError> {
     let mut bench = Bench::prepare(options, remarks)?;
     let scenarios = bench.selected(options)?;
@@ -46,7 +47,8 @@ pub(crate) fn run(options: &Options, remarks: Vec<String>) -> Result<bool, PeerE
     if options.selection.has_scenario("churn") {
         bench.churn(options, &running, &mut outcome)?;
     }
-    // Stopped before memory is looked at, so that the fresh ones have the machine to themselves.
+    // The servers are stopped before memory is measured, so that the fresh ones have the machine to
+    // themselves.
     running.clear();
     if options.selection.has_scenario("crowd") {
         bench.crowd(options, &mut outcome)?;
@@ -57,7 +59,7 @@ pub(crate) fn run(options: &Options, remarks: Vec<String>) -> Result<bool, PeerE
     })
 }
 
-/// A [`Session`] with the programs of those who take part.
+/// A [`Session`] with the programs of the contenders.
 struct Bench {
     session: Session,
     programs: Vec<(Contender, PathBuf)>,
@@ -73,7 +75,7 @@ impl Bench {
         Ok(Self { session, programs: Vec::new() })
     }
 
-    /// The closed loops that are run.
+    /// Returns the selected closed-loop scenarios.
     fn selected(&self, options: &Options) -> Result<Vec<Scenario>, PeerError> {
         let mut all = scenarios::all(options.selection.quick);
         let names = all.iter().map(|scenario| scenario.name).chain(OTHERS.map(|(name, _)| name));
@@ -85,7 +87,7 @@ impl Bench {
         Ok(all)
     }
 
-    /// Starts everybody who is wanted and here; floors once for each number of consumers.
+    /// Starts every selected contender that is installed; floors once for each number of consumers.
     fn start(&mut self, options: &Options, scenarios: &[Scenario]) -> Result<Vec<ServerProcess>, PeerError> {
         let two_cores_wanted = scenarios.iter().any(|scenario| scenario.sides == Sides::OneAndTwo);
         let mut all = Vec::new();
@@ -118,7 +120,7 @@ impl Bench {
         Ok(all)
     }
 
-    /// Starts a server; one that does not start is a remark, and makes the run fail in the end.
+    /// Starts a server. A failed start is recorded as a remark and makes the bench fail at its end.
     fn started(
         &mut self,
         contender: Contender,
@@ -142,7 +144,8 @@ impl Bench {
         self.session.up(started)
     }
 
-    /// Starts a hub on the load's core, and who joins it, if a scenario is about that and there is a nats-server.
+    /// Starts a hub on the load's core and its leaf nodes, if a scenario needs them and nats-server is
+    /// installed.
     fn start_leaves(&mut self, scenarios: &[Scenario], running: &mut Vec<ServerProcess>) -> Option<Hub> {
         let is_wanted = scenarios.iter().any(|scenario| scenario.sides == Sides::Leaf);
         let program = |contender| {
@@ -161,7 +164,7 @@ impl Bench {
         Some(hub)
     }
 
-    /// Measures everybody in one scenario; `None` when nobody takes part.
+    /// Measures every contender of one scenario; `None` when there is none.
     fn scenario(
         &mut self,
         options: &Options,
@@ -210,10 +213,11 @@ impl Bench {
         let series = interleave(&contenders, rounds, |server, _| {
             let measured = measure(&server.tree, &server.cores, || match scenario.sides {
                 Sides::Apart | Sides::Leaf => drive(server, 1),
-                // From two threads on both cores, where there are flows for two. Threads inherit where they may run.
+                // Two threads on both cores drive the load if there are enough flows. Threads inherit their
+                // CPU affinity.
                 Sides::OneAndTwo => within(both, || drive(server, both.len()))?,
             });
-            // A server that dies or loses a message is a sample of nothing, with the reason.
+            // If a server dies or loses a message, the sample is empty, with the reason.
             measured.or_else(|error| {
                 let why = format!("{} in {}: {error}", server.name, scenario.name);
                 println!("{why}");

@@ -1,27 +1,27 @@
-//! The scenarios: messages, consumers, rounds.
+//! The scenarios of the feed bench, with their messages, consumers and rounds.
 
 use std::time::Duration;
 
 use lab::peers::feed::{PAYLOAD_BYTES, contenders::Contender, load::Shape, wire::Wire};
 
-/// Which processors the two sides have.
+/// Processors of the server and the load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sides {
-    /// The server on one core, the load on another: everybody takes part.
+    /// The server on one core and the load on another, for every contender.
     Apart,
-    /// Ours on one and on two cores, both shared with the load.
+    /// One and two cores, both shared with the load.
     OneAndTwo,
-    /// Leaf nodes of one hub, which shares the load's core: the producer is at the leaf node, the consumer at the hub; and
-    /// ours with both.
+    /// Leaf nodes of one hub, which shares the load's core: the producer is at the leaf node, the consumer at
+    /// the hub. Nighttrain is also measured with both clients on its own server.
     Leaf,
 }
 
 /// The pattern of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pattern {
-    /// Producers with consumers of their own.
+    /// Producers, each with its own consumers.
     Flows,
-    /// So many clients, each with one request under way, and one that answers.
+    /// This number of clients, each with one outstanding request, and one client that answers.
     Asking(usize),
 }
 
@@ -39,7 +39,7 @@ const ROUNDS: usize = 7;
 const RUN: Duration = Duration::from_millis(700);
 const RUN_QUICK: Duration = Duration::from_millis(200);
 
-/// Names that `--scenario` takes besides the closed loops.
+/// Further names that `--scenario` accepts, with their descriptions.
 pub(crate) const OTHERS: [(&str, &str); 3] = [
     (
         "latency",
@@ -49,7 +49,7 @@ pub(crate) const OTHERS: [(&str, &str); 3] = [
     ("churn", "50,000 subscribe and unsubscribe a second beside a flow of 10,000 messages/s."),
 ];
 
-/// All closed loops, in the order in which they run.
+/// Returns all closed-loop scenarios, in the order in which they run.
 pub(crate) fn all(quick: bool) -> Vec<Scenario> {
     let run = if quick { RUN_QUICK } else { RUN };
     let of = |name, flows, consumers, payload_bytes, window, sides| Scenario {
@@ -76,7 +76,7 @@ pub(crate) fn all(quick: bool) -> Vec<Scenario> {
         of("one-64k", 1, 1, 64 << 10, 64, Sides::Apart),
         of("ten-64k", 1, 10, 64 << 10, 32, Sides::Apart),
         of("one-1m", 1, 1, 1 << 20, 8, Sides::Apart),
-        // BusterMQ's published fan-out.
+        // The fan-out benchmark that BusterMQ published.
         of("fan-out", 10, 10, 128, 4_096, Sides::Apart),
         asking("ask-one", 1),
         asking("ask-fifty", 50),
@@ -88,7 +88,8 @@ pub(crate) fn all(quick: bool) -> Vec<Scenario> {
 }
 
 impl Scenario {
-    /// True where a contender can take part: a floor passes one flow on as it comes, and only the NATS protocol has replies.
+    /// Returns whether a contender can take part: a floor relays only one flow of messages of the default
+    /// size, and only the NATS protocol has replies.
     pub(crate) fn is_for(&self, contender: Contender) -> bool {
         match self.pattern {
             Pattern::Asking(_) => contender.wire() == Wire::Nats,
@@ -106,7 +107,7 @@ impl Scenario {
         }
     }
 
-    /// In a sentence.
+    /// Describes the scenario in a sentence.
     pub(crate) fn what(&self) -> String {
         let Shape { flows, consumers, payload_bytes, per_second, .. } = self.shape;
         if let Pattern::Asking(askers) = self.pattern {

@@ -1,4 +1,4 @@
-//! Latency of other pages beside searches for a rare word.
+//! Latency of page views while searches for a rare word run.
 //!
 //! ```text
 //!  core 0: the server                      core 1: a page every 4 ms, counted from when it was due
@@ -6,10 +6,11 @@
 //!   ours, ten mails        ◄── nobody searches │ ten searches a second   31 times: a ratio is of turns
 //!   mailpit, 10,000 mails  ◄── nobody searches │ as many as it answers   that stand beside each other
 //! ```
-//! Which searches a turn meets, and who else used the machine in it, differs from turn to turn more than what is looked for:
-//! one long turn of each says nothing. Many short ones in turn do, by the median of their ratios. Whoever asks stays on the
-//! load's core; the page is the same everywhere, an inbox of ten mails, or of Mailpit, which has no inboxes, the list of ten
-//! mails that its page asks for. Mailpit has 10,000 mails: over 100,000 a search keeps it busy for seconds.
+//! The searches and the machine's other load differ from turn to turn by more than the effect to be measured,
+//! so one long turn of each kind proves nothing. Many short interleaved turns do, by the median of their
+//! ratios. The load stays on its own core. The page is the same everywhere: an inbox of ten mails, or in
+//! Mailpit, which has no inboxes, the list of ten mails that its web page requests. Mailpit has 10,000 mails:
+//! with 100,000, a search takes it seconds.
 
 use std::{
     io,
@@ -41,27 +42,29 @@ use crate::mail::{
     table,
 };
 
-/// How much longer another page may take beside searches over many mails than beside those over next to none.
+/// Bound on the ratio of page latencies: during searches over many mails, relative to searches over ten
+/// mails.
 const BESIDE_TIMES_MAX: f64 = 1.25;
-/// Searches and pages a second where both are asked for.
+/// Intervals between searches and between page requests.
 const SEARCH_EVERY: Duration = Duration::from_millis(100);
 const PAGE_EVERY: Duration = Duration::from_millis(4);
 const TURN: Duration = Duration::from_secs(1);
 const TURNS: usize = 31;
-/// Mails of the inbox that is shown, and of the store that has next to none.
+/// Number of mails in the requested inbox, and in the store that is almost empty.
 const FEW_MAILS: u64 = 10;
 
-/// A part of how long pages took, and where a sample has it.
+/// Name of a latency quantile, and the function that reads it from a sample.
 type Part = (&'static str, fn(&Sample) -> Option<f64>);
 
-/// Latencies of pages that have a goal.
+/// Latency quantiles of pages that have a bound.
 const LATENCIES: [Part; 3] = [("p50", Sample::p50_us), ("p95", Sample::p95_us), ("p99", Sample::p99_us)];
 
-/// A server, the page that is asked for, and whether somebody searches meanwhile.
+/// A server, the requested page, and whether searches run meanwhile.
 type Turn<'r> = (&'r ServerProcess, &'static str, bool);
 
 impl Bench {
-    /// A page at a steady rate beside searches at another, or beside none; `many` is ours and has so many mails.
+    /// Measures a page at a steady rate with and without searches; `many` is a Nighttrain server with `mails`
+    /// mails.
     pub(crate) fn beside_searches(&mut self, many: &ServerProcess, mails: u64) -> Result<(), PeerError> {
         let Some((_, few)) = self.start(&[Contender::Ours])?.pop() else { return Ok(()) };
         let few = &few;
@@ -72,7 +75,7 @@ impl Bench {
             let letters = SampleMails::new(in_mailpit, MAIL_BYTES, in_mailpit.div_ceil(10));
             load::fill(mailpit, in_mailpit, &|number, mail| letters.write(number, mail))?;
         }
-        // All in the inbox i0, as there are in it of `many`.
+        // All mails go to the inbox i0, which has as many in the store of `many`.
         let letters = SampleMails::new(FEW_MAILS, MAIL_BYTES, 1);
         load::fill(few, FEW_MAILS, &|number, mail| letters.write(number, mail))?;
         let inbox = "/inbox/i0@bench.test";
@@ -131,7 +134,7 @@ impl Bench {
     }
 }
 
-/// Medians of the turns, and the longest of all.
+/// Formats a series as a table row: medians of the turns, and the slowest request of all.
 fn row(of: &Series) -> Vec<String> {
     let us = |of: Option<f64>| of.map_or_else(String::new, |us| format!("{us:.0}"));
     let middle =
@@ -140,7 +143,7 @@ fn row(of: &Series) -> Vec<String> {
     std::iter::once(of.name.clone()).chain(middle).chain([us(Some(last))]).collect()
 }
 
-/// Pages, with or without somebody who searches all the while.
+/// Requests pages at a steady rate, with or without concurrent searches.
 fn beside(at: SocketAddr, page: &str, searches: bool, lasting: Duration) -> Result<Work, PeerError> {
     let ends = AtomicBool::new(false);
     let took_us = thread::scope(|scope| {

@@ -1,4 +1,5 @@
-//! How soon a browser shows it: an inbox of 500, a mail, a mail that has just been taken; ours beside Mailpit's page.
+//! Browser latency of Nighttrain and of Mailpit: time until an inbox of 500 mails, a mail, and a newly
+//! received mail are visible.
 
 use std::{collections::BTreeMap, process::Command};
 
@@ -13,7 +14,7 @@ use lab::{
 
 use crate::mail::{Bench, table};
 
-/// Goals: the figure's name in `tests/browser/figures.cjs`, its quantile, its milliseconds.
+/// Bounds: name of the figure in `tests/browser/figures.cjs`, its quantile, and its milliseconds.
 const BOUNDS: [(&str, f64, f64); 3] = [
     ("inbox of 500, first paint", 0.5, 100.0),
     ("a mail, first paint", 0.5, 150.0),
@@ -22,7 +23,7 @@ const BOUNDS: [(&str, f64, f64); 3] = [
 
 impl Bench {
     pub(crate) fn browser(&mut self) -> Result<(), PeerError> {
-        // Where the tests put them (tests/src/node.rs).
+        // The tests install the libraries there (tests/src/node.rs).
         let libraries = workspace().join("target/tests-node/node_modules");
         let Some(chromium) = find("chromium").filter(|_| libraries.is_dir() && find("node").is_some()) else {
             self.session.remarks.push(
@@ -67,7 +68,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Measurements of the script.
+    /// Runs the script and parses its measurements.
     fn told(
         &self,
         command: &mut Command,

@@ -1,4 +1,4 @@
-//! The cost of showing a mail of HTML, and the delay that mails built to be slow cause for other pages.
+//! The cost of showing an HTML mail, and the delay that mails built to be slow cause for other pages.
 
 use std::{
     io,
@@ -25,16 +25,16 @@ use lab::{
 use crate::mail::{Bench, table};
 
 const NEWSLETTER_BYTES: usize = 60 << 10;
-/// Newsletters that are looked at in a round, and those of them that are looked at again, as often: what was made of them is
-/// still kept.
+/// Number of newsletters shown in a round; and number of those that are shown again, as often in all, while
+/// their rendered HTML is still cached.
 const VIEWS: usize = 400;
 const AGAIN: usize = 100;
 const NEWSLETTER_US_MAX: f64 = 3_000.0;
-/// Goal for the delay of other pages beside mails that are built to be slow.
+/// Bound on the delay that mails built to be slow cause for other pages.
 const DELAY_MS_MAX: f64 = 50.0;
-/// Each slow mail is there so often: what was made of one is kept.
+/// Number of copies of each slow mail, because the rendered HTML of one mail is cached.
 const COPIES: usize = 40;
-/// How a frame can be asked for, each of which is made by itself.
+/// Query strings of a mail's frame; each variant is rendered separately.
 const SEEN: [&str; 4] = ["", "?remote=load", "?dark=1", "?remote=load&dark=1"];
 const HONEST_EVERY: Duration = Duration::from_millis(50);
 
@@ -43,7 +43,7 @@ fn html(subject: &str, html: &str) -> Vec<u8> {
     format!("{head}\r\nContent-Type: text/html; charset=utf-8\r\n\r\n{html}").into_bytes()
 }
 
-/// The names of an inbox's newest mails, newest first, over the API that both have.
+/// Returns the IDs of the newest mails, newest first, over the API that Nighttrain and Mailpit share.
 fn names(asking: &mut Pages, count: usize) -> Result<Vec<String>, PeerError> {
     let told = asking.json(&format!("/api/v1/messages?limit={count}"))?;
     let mails = told["messages"].as_array().into_iter().flatten();
@@ -51,7 +51,8 @@ fn names(asking: &mut Pages, count: usize) -> Result<Vec<String>, PeerError> {
 }
 
 impl Bench {
-    /// A newsletter as it is shown in its frame: made, and asked for again. Mailpit hands out the HTML as it came.
+    /// Measures a newsletter in its frame, on the first and on a repeated request. Mailpit returns the HTML
+    /// unchanged.
     pub(crate) fn newsletter(&mut self) -> Result<(), PeerError> {
         let running = self.start(&[Contender::Ours, Contender::Other, Contender::Mailpit])?;
         let (server, count) =
@@ -75,7 +76,7 @@ impl Bench {
                 }
                 let mut names = names(&mut asking, count)?;
                 if *again {
-                    // The oldest were looked at last.
+                    // The oldest newsletters were shown last, so their HTML is still cached.
                     let kept = names.split_off(names.len().saturating_sub(AGAIN));
                     names = kept.iter().cycle().take(count).cloned().collect();
                 }
@@ -115,7 +116,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Four who look at slow mails without end, and a fifth who looks at honest ones.
+    /// Measures a client that views ordinary mails while four others keep viewing slow ones.
     pub(crate) fn slow_mails(&mut self) -> Result<(), PeerError> {
         let Some((_, ours)) = self.start(&[Contender::Ours])?.pop() else { return Ok(()) };
         let honest = if self.options.selection.quick { 5 } else { 100 };
@@ -163,7 +164,7 @@ impl Bench {
     }
 }
 
-/// How long each honest mail's page and frame took together, in milliseconds, shortest first.
+/// Returns the time for each ordinary mail's page and frame together, in milliseconds, shortest first.
 fn looked_at(at: SocketAddr, honest: &[String], slow: &[Vec<String>]) -> Result<Vec<f64>, PeerError> {
     let ends = AtomicBool::new(false);
     let begun = AtomicUsize::new(0);
@@ -197,7 +198,8 @@ fn look_at(at: SocketAddr, honest: &[String]) -> Result<Vec<f64>, PeerError> {
     Ok(took_ms)
 }
 
-/// Each mail in each way, so that none was made before for as long as possible.
+/// Requests every mail in every variant in a cycle, so that as few requests as possible are answered from the
+/// cache.
 fn look_until(
     at: SocketAddr,
     names: &[String],

@@ -17,35 +17,37 @@ use lab::{
 
 use crate::mail::{Bench, table};
 
-/// Mails of the inbox whose pages are asked for.
+/// Number of mails in the requested inbox.
 const PAGE_MAILS: u64 = 100;
-/// An inbox by a search, which both have. Mailpit has no inboxes: its page shows one so, and its API.
+/// Search that lists an inbox, supported by Nighttrain and Mailpit. Mailpit has no inboxes: its web page and
+/// API use this search instead.
 const INBOX_BY_SEARCH: &str = "/api/v1/search?query=addressed:i1@bench.test&limit=100";
-/// Pages and lists: the name, and how often and for what a browser or a program asks of ours and of Mailpit. Scripts,
-/// styles and pictures of pages are left out: browsers keep them. Mailpit's page is a script that asks for its settings and its
-/// mails; ours comes with its mails in it. A list of an inbox by its name is ours alone.
+/// Pages and lists: name, then the requests to Nighttrain and to Mailpit, as a browser or a program makes
+/// them. Scripts, styles and images are left out, because browsers cache them. Mailpit's page is a script
+/// that requests its settings and its mails; Nighttrain's page contains its mails. Only Nighttrain has a list
+/// of an inbox by name.
 const PAGES: [(&str, Query, Query); 4] = [
     ("inbox page", (3_000, &["/inbox/i1@bench.test"]), (300, &["/", "/api/v1/webui", INBOX_BY_SEARCH])),
     ("API list", (3_000, &["/api/v2/domains/bench.test/inboxes/i1?limit=99"]), (0, &[])),
     ("inbox by a search", (300, &[INBOX_BY_SEARCH]), (300, &[INBOX_BY_SEARCH])),
     ("home page", (20_000, &["/"]), (20_000, &["/"])),
 ];
-/// Times in a round, and paths.
+/// Number of repetitions in a round, and paths.
 type Query = (u64, &'static [&'static str]);
-/// Goal of a page.
+/// Bound on the CPU time of a page.
 const PAGE_US_MAX: f64 = 200.0;
-/// Mails that are stored where a hundred of them are listed, and what the list may cost.
+/// Number of stored mails when a hundred of them are listed, and the bound on the CPU time of a list.
 const LISTED_OF: u64 = 2_000;
 const LIST_US_MAX: f64 = 300.0;
-/// Time for pages that a server makes ahead of the first request.
+/// Time in which a server may prepare lists before the first request.
 const AHEAD: Duration = Duration::from_secs(5);
 
 impl Bench {
-    /// The cost of showing an inbox.
+    /// Measures the cost of showing an inbox.
     pub(crate) fn pages(&mut self) -> Result<(), PeerError> {
         let running = self.start(&[Contender::Ours, Contender::Mailpit])?;
         for (_, contender) in &running {
-            // All to the inboxes i0 to i9.
+            // The mails are spread over the inboxes i0 to i9.
             load::fill(contender, 10 * PAGE_MAILS, &load::plain(10))?;
             for (what, of_ours, of_mailpit) in PAGES {
                 let (_, paths) = if contender.is_ours() { of_ours } else { of_mailpit };
@@ -110,7 +112,8 @@ impl Bench {
         Ok(())
     }
 
-    /// The cost of listing a hundred mails with the beginnings of their texts over Mailpit's API, which both have.
+    /// Measures the cost of listing a hundred mails with previews over Mailpit's API, which Nighttrain
+    /// supports too.
     pub(crate) fn list_100(&mut self) -> Result<(), PeerError> {
         let running = self.start(&[Contender::Ours, Contender::Other, Contender::Mailpit])?;
         let mails = if self.options.selection.quick { 200 } else { LISTED_OF };
@@ -147,7 +150,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Lists that nobody has asked for before, a moment after their mails came.
+    /// Measures first requests for lists, soon after their mails arrived.
     fn lists_first(&mut self, running: &[(String, ServerProcess)], mails: u64) -> Result<(), PeerError> {
         thread::sleep(if self.options.selection.quick { Duration::ZERO } else { AHEAD });
         let mut rows = Vec::new();
@@ -172,7 +175,7 @@ impl Bench {
     }
 }
 
-/// Checks that each page answers, and that a search has the inbox's mails.
+/// Checks that each page answers, and that the search finds the inbox's mails.
 fn listed(contender: &ServerProcess, what: &str, paths: &[&str]) -> Result<(), PeerError> {
     let mut asking = Pages::connect(contender.pages()?)?;
     for &path in paths {

@@ -1,17 +1,18 @@
-//! `bench run mail`: what it costs to take a mail, ours beside five others and a sink that throws mails away; and what it
-//! costs to list, to search and to show mails, ours beside Mailpit.
+//! `bench run mail`: the cost of receiving a mail in Nighttrain, five other servers and a sink that discards
+//! mails; and the cost of listing, searching and showing mails in Nighttrain and Mailpit.
 //!
 //! ```text
 //!   core 0: the server being measured (all are running, one is busy)       core 1: smtp-source, or our pipelining client
 //!   smtp-sink · ours · mailpit · postfix · aiosmtpd · maildev · greenmail  ◄── 4 KiB mails, 20 sessions ──
 //! ```
-//! Every contender is started from a temporary directory on a loopback port. The figure is CPU time of the server's
-//! process tree per mail, in interleaved rounds ([`lab::paired`]). `smtp-sink` is the limit: it reads a mail and
-//! forgets it; ours has stored it, indexed it and shows it when it says 250. Peers that are not installed are left out,
-//! and the record says so (`bench/install-mail-peers.sh`, `bench/install-mailpit.sh`).
+//! Every contender is started from a temporary directory on a loopback port. The figure is CPU time of the
+//! server's process tree per mail, in interleaved rounds ([`lab::paired`]). `smtp-sink` is the limit: it
+//! reads a mail and discards it. When Nighttrain answers 250, it has stored and indexed the mail and lists
+//! it. Peers that are not installed are left out, and the record says so (`bench/install-mail-peers.sh`,
+//! `bench/install-mailpit.sh`).
 //!
-//! Mailpit takes part in every scenario but two: `slow-mails` is about HTML that the server takes apart, which Mailpit leaves to
-//! the browser, and `pipelined` sends by BDAT (RFC 3030), which it does not offer.
+//! Mailpit takes part in every scenario but two: `slow-mails` is about HTML that the server parses, which
+//! Mailpit leaves to the browser, and `pipelined` sends by BDAT (RFC 3030), which Mailpit does not offer.
 
 mod beside;
 mod browser;
@@ -36,12 +37,13 @@ use crate::part::{Contents, Entry};
 use crate::selection::{self, Selection};
 use crate::session::{Outcome, Session, Tools};
 
-/// Rounds in every scenario.
+/// Number of rounds in every scenario.
 const ROUNDS: usize = 7;
 
-/// GiB of our store: the file has its full size from the beginning, and several run at once.
+/// Store size of Nighttrain in GiB: the file has its full size from the start, and several servers run at
+/// once.
 const STORE_GIB: u64 = 2;
-/// GiB of a store with a million mails, or with as many as can be sent.
+/// Store size in GiB for a million mails, or for as many as can be sent.
 const LARGE_STORE_GIB: u64 = 6;
 const TOOLS: Tools = Tools { all: &[("taskset", "util-linux")], script: "bench/install-mail-peers.sh" };
 
@@ -53,13 +55,15 @@ pub(crate) struct Options {
     /// Mails stored before, for `stored`
     #[arg(long, value_delimiter = ',', default_value = "100000,1000000")]
     stored: Vec<u64>,
-    /// The same for Mailpit, which takes two thousand a second and 5 KiB of disk each
+    /// Mails stored before, for `stored` in Mailpit, which takes two thousand a second and 5 KiB of disk for
+    /// each
     #[arg(long, value_delimiter = ',', default_value = "100000")]
     stored_in_mailpit: Vec<u64>,
     /// Mails that `rare-word` searches
     #[arg(long, default_value_t = 1_000_000)]
     searched: u64,
-    /// Mails that `rare-word` searches in ours and in Mailpit, which reads all of them for each search
+    /// Mails that `rare-word` searches in both Nighttrain and Mailpit, which reads all of them for each
+    /// search
     #[arg(long, default_value_t = 100_000)]
     searched_in_both: u64,
     /// Seconds of `pipelined`
@@ -67,11 +71,11 @@ pub(crate) struct Options {
     seconds: u64,
 }
 
-/// A measurement of all contenders.
+/// A named measurement of this part.
 struct Scenario {
     name: &'static str,
     what: &'static str,
-    /// Seconds in full, and quick.
+    /// Estimated seconds of a full and of a quick run.
     seconds: [u64; 2],
     run: fn(&mut Bench) -> Result<(), PeerError>,
 }
@@ -122,7 +126,7 @@ pub(crate) fn contents(quick: bool) -> Contents {
     }
 }
 
-/// All that `--only` may name.
+/// Contenders that `--only` accepts.
 const CONTENDERS: [Contender; 10] = [
     Contender::Sink,
     Contender::Ours,
@@ -184,12 +188,13 @@ impl Bench {
         self.options.selection.pairs(ROUNDS)
     }
 
-    /// Starts whoever is there, ours with room for 400,000 mails; who is not there is remarked on.
+    /// Starts the contenders that are installed, Nighttrain with room for 400,000 mails; a missing one
+    /// becomes a remark.
     fn start(&mut self, contenders: &[Contender]) -> Result<Vec<(String, ServerProcess)>, PeerError> {
         self.start_with_store(contenders, STORE_GIB)
     }
 
-    /// Starts those that are installed, ours with a store of so many GiB.
+    /// Starts the contenders that are installed, Nighttrain with a store of `store_gib` GiB.
     fn start_with_store(
         &mut self,
         contenders: &[Contender],
@@ -222,7 +227,7 @@ impl Bench {
         Ok(running)
     }
 
-    /// Remarks on what was measured, which may be so much.
+    /// Remarks that a measured value is `is` with the bound `most`, and whether it is met.
     fn judged(&mut self, what: &str, (is, most): (f64, f64), unit: &str) {
         let verdict = match is <= most {
             _ if self.options.selection.quick => "quick: no verdict",
@@ -232,7 +237,7 @@ impl Bench {
         self.session.remarks.push(format!("{what}, ≤ {most} {unit}: {is:.1} {unit} → {verdict}"));
     }
 
-    /// Adds figures that others published of servers that are not to be had as packages.
+    /// Adds figures published elsewhere, of servers that have no packages.
     fn quote(&mut self) {
         let rows = [("Inbucket 3.1.1", "2.1–2.3"), ("MailHog", "7")];
         self.outcome.tables.push(table(
@@ -243,7 +248,7 @@ impl Bench {
     }
 }
 
-/// The profile that ours was built by, which its directory is named by.
+/// Returns the build profile of Nighttrain, which is the name of its directory.
 fn built() -> String {
     let ours = ours().unwrap_or_default();
     let profile = ours.parent().and_then(|directory| directory.file_name());

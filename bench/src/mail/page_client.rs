@@ -1,4 +1,4 @@
-//! A client of pages: over one connection, one request after the other or at a steady rate.
+//! An HTTP client for pages: over one connection, requests one after the other or at a steady rate.
 
 use std::{
     io::{self, BufRead, BufReader, Read, Write},
@@ -9,10 +9,10 @@ use std::{
 
 use lab::peers::PeerError;
 
-/// How long an answer may take.
+/// Time limit for an answer.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A connection over which pages are asked for.
+/// A keep-alive HTTP connection.
 #[derive(Debug)]
 pub(crate) struct Pages {
     stream: BufReader<TcpStream>,
@@ -20,10 +20,10 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
-    /// Connects.
+    /// Connects to a server.
     ///
     /// # Errors
-    /// Nobody listens.
+    /// An I/O error if the server does not accept the connection.
     pub(crate) fn connect(address: SocketAddr) -> Result<Self, PeerError> {
         let stream = BufReader::with_capacity(64 << 10, TcpStream::connect(address)?);
         stream.get_ref().set_nodelay(true)?;
@@ -31,10 +31,10 @@ impl Pages {
         Ok(Self { stream, line: String::new() })
     }
 
-    /// Asks for a page and writes its body into `body`; its bytes.
+    /// Requests a page and writes its body into `body`; returns the body's length.
     ///
     /// # Errors
-    /// An answer that is not 200, or has no body.
+    /// `PeerError` if the answer is not 200 or has no body.
     pub(crate) fn ask(&mut self, path: &str, body: &mut impl Write) -> Result<u64, PeerError> {
         let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
         self.stream.get_mut().write_all(request.as_bytes())?;
@@ -64,17 +64,17 @@ impl Pages {
         Ok(bytes)
     }
 
-    /// Asks for JSON.
+    /// Requests a page and parses its JSON.
     ///
     /// # Errors
-    /// A fault of [`Self::ask`], or the body is no JSON.
+    /// The errors of [`Self::ask`], or an error if the body is not JSON.
     pub(crate) fn json(&mut self, path: &str) -> Result<serde_json::Value, PeerError> {
         let mut body = Vec::new();
         self.ask(path, &mut body)?;
         serde_json::from_slice(&body).map_err(|error| PeerError::failed(format!("{path}: {error}")))
     }
 
-    /// Reads a body in chunks to its end (RFC 9112, 7.1); its bytes.
+    /// Reads a chunked body to its end (RFC 9112, 7.1); returns its length.
     fn chunks(&mut self, body: &mut impl Write) -> Result<u64, PeerError> {
         let mut all = 0;
         loop {
@@ -83,7 +83,7 @@ impl Pages {
             let bytes =
                 u64::from_str_radix(self.line.trim(), 16).map_err(|_| PeerError::failed(&*self.line))?;
             io::copy(&mut self.stream.by_ref().take(bytes), body)?;
-            // And the line end behind it.
+            // The CRLF after the chunk is skipped.
             io::copy(&mut self.stream.by_ref().take(2), &mut io::sink())?;
             all += bytes;
             if bytes == 0 {
@@ -93,10 +93,10 @@ impl Pages {
     }
 }
 
-/// Asks for a page so many times over one connection; the bytes of all answers' bodies.
+/// Requests a page `requests` times over one connection; returns the total length of the bodies.
 ///
 /// # Errors
-/// An answer is not 200, or has no body.
+/// `PeerError` if an answer is not 200 or has no body.
 pub(crate) fn ask(address: SocketAddr, path: &str, requests: u64) -> Result<u64, PeerError> {
     let mut pages = Pages::connect(address)?;
     let mut all = 0;
@@ -106,11 +106,11 @@ pub(crate) fn ask(address: SocketAddr, path: &str, requests: u64) -> Result<u64,
     Ok(all)
 }
 
-/// How long a page took each time, in microseconds, shortest first, asked for at a steady rate: counted from when it was to
-/// be asked for, so that one that is late makes those behind it late.
+/// Requests a page at a steady rate; returns the latencies in microseconds, shortest first. A latency counts
+/// from the time at which the request was due, so a late answer also delays the requests behind it.
 ///
 /// # Errors
-/// A fault of [`ask`].
+/// The errors of [`ask`].
 pub(crate) fn steadily(
     address: SocketAddr,
     path: &str,
@@ -129,7 +129,7 @@ pub(crate) fn steadily(
     Ok(took_us)
 }
 
-/// The value below which such a part of sorted ones is; 0 of none.
+/// Returns the quantile `part` of sorted values; 0 if there are none.
 pub(crate) fn quantile(sorted: &[f64], part: f64) -> f64 {
     let last = sorted.len().saturating_sub(1);
     sorted.get((part * last as f64).round() as usize).copied().unwrap_or_default()

@@ -1,12 +1,12 @@
-//! Mails that say something: for searches, and for pages that take HTML apart.
+//! Mails with realistic text: for searches, and for pages that parse HTML.
 //!
-//! The text is drawn word by word from this project's own guides, as often as each word is there: so words are as common,
-//! and as rare, as in anything that people write. Each mail has besides what machines write into it (an address, a number,
-//! a link with a token), which no other has.
+//! The text is drawn word by word from this project's own guides, with the frequency that each word has
+//! there. So words are as common or as rare as in ordinary text. Each mail also has the machine-made parts
+//! that are unique to a mail: an address, a number, a link with a token.
 
 use lab::paired::spread::Draws;
 
-/// Texts that words are drawn from.
+/// Texts that the words are drawn from.
 const GUIDES: [&str; 6] = [
     include_str!("../../../docs/guide/mail.md"),
     include_str!("../../../docs/guide/caching.md"),
@@ -15,7 +15,7 @@ const GUIDES: [&str; 6] = [
     include_str!("../../../docs/guide/security.md"),
     include_str!("../../../docs/guide/store.md"),
 ];
-/// Words that no guide has, as somebody may search for: a name, a product, a street.
+/// Words that no guide contains, of the kind that people search for: a name, a product, a street.
 pub(crate) const RARE: [&str; 8] = [
     "quarzbruch",
     "Wolfenstieg",
@@ -26,12 +26,12 @@ pub(crate) const RARE: [&str; 8] = [
     "zwiebelturm",
     "okapi7741",
 ];
-/// Mails that have one of [`RARE`].
+/// Number of mails that contain each word of [`RARE`].
 pub(crate) const RARE_MAILS: u64 = 3;
-/// Characters of a line of text.
+/// Maximum number of characters in a line of text.
 const LINE_CHARACTERS: usize = 72;
 
-/// Writes mails of words.
+/// Generator of mails with realistic text.
 #[derive(Debug)]
 pub(crate) struct SampleMails {
     words: Vec<&'static str>,
@@ -41,7 +41,7 @@ pub(crate) struct SampleMails {
 }
 
 impl SampleMails {
-    /// `mails` of about so many bytes each, to so many inboxes.
+    /// Creates a generator of `mails` mails of about `mail_bytes` bytes each, to `inboxes` inboxes.
     #[must_use]
     pub(crate) fn new(mails: u64, mail_bytes: usize, inboxes: u64) -> Self {
         let words = GUIDES.iter().flat_map(|guide| guide.split_whitespace());
@@ -49,7 +49,7 @@ impl SampleMails {
         Self { words, mail_bytes, mails, inboxes }
     }
 
-    /// Appends the mail of a number; its inbox's.
+    /// Appends the mail of a number; returns the number of its inbox.
     pub(crate) fn write(&self, number: u64, mail: &mut Vec<u8>) -> u64 {
         let mut draws = Draws::new(number);
         let (token, order) = (draws.bits(), draws.bits() >> 40);
@@ -87,7 +87,8 @@ impl SampleMails {
         number % self.inboxes
     }
 
-    /// The rare word of a mail, if it has one: each is in [`RARE_MAILS`] mails, which lie far apart.
+    /// Returns the rare word of a mail, if it has one: each word is in [`RARE_MAILS`] mails, which are far
+    /// apart.
     fn rare(&self, number: u64) -> Option<&'static str> {
         let apart = (self.mails / (RARE.len() as u64 * RARE_MAILS)).max(1);
         let at = number / apart;
@@ -99,14 +100,14 @@ impl SampleMails {
         self.words[draws.below(self.words.len())]
     }
 
-    /// A word of letters alone.
+    /// Draws a word that consists of letters only.
     fn letters(&self, draws: &mut Draws) -> &'static str {
         let is_plain = |word: &&str| word.bytes().all(|byte| byte.is_ascii_alphabetic());
         (0..50).map(|_| self.word(draws)).find(is_plain).unwrap_or("shop")
     }
 }
 
-/// A newsletter as HTML of about so many bytes, a third of it style.
+/// Returns a newsletter as HTML of about `bytes` bytes, a third of it style sheets.
 #[must_use]
 pub(crate) fn newsletter(bytes: usize) -> String {
     let mut html = String::from("<!doctype html><html><head><style>");
@@ -132,13 +133,14 @@ pub(crate) fn newsletter(bytes: usize) -> String {
     html
 }
 
-/// HTML that is made to be slow, each below what is refused for its size: what it is, and itself.
+/// Returns HTML that is slow to parse, each below the size limit, with a description.
 #[must_use]
 pub(crate) fn slow() -> [(&'static str, String); 4] {
-    // Made again in each paragraph that follows: forty thousand elements.
+    // The parser reopens the unclosed elements in each following paragraph, which makes forty thousand
+    // elements.
     let open: String = (0..100).map(|n| format!("<b a={n}>\r\n")).collect();
     let left_open = format!("<p>{open}</p>\r\n{}", "<p>x</p>\r\n".repeat(400));
-    // Content that may not stand in a table is put before it.
+    // Content that is not allowed in a table is moved in front of it (foster parenting).
     let tables = "<table>\r\n".to_owned() + &"<b>x</b><tr>\r\n".repeat(1_800);
     let rules: String = (0..4_900)
         .map(|n| {

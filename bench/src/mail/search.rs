@@ -1,4 +1,5 @@
-//! A rare word over many mails: how long it takes, and what the index of it takes; and what a search costs beside Mailpit's.
+//! Searches for a rare word over many mails: their latency, the size and memory of the index, and the cost of
+//! a search in Nighttrain and Mailpit.
 
 use std::time::{Duration, Instant};
 
@@ -19,15 +20,15 @@ use lab::{
 
 use crate::mail::{Bench, LARGE_STORE_GIB, table};
 
-/// Bounds over a million mails.
+/// Bounds for searches over a million mails.
 const SEARCH_MS_MAX: f64 = 300.0;
 const INDEX_PERCENT_MAX: f64 = 15.0;
 const INDEX_MEMORY_MIB_MAX: f64 = 64.0;
-/// How long the index may take.
+/// Time limit for indexing the mails.
 const INDEXING_MAX: Duration = Duration::from_secs(3600);
-/// A store with fewer mails has no index.
+/// Minimum number of mails from which a store has an index.
 const INDEXED_FROM: u64 = 2_000;
-/// Mails that both are searched for a rare word in by `search`.
+/// Number of mails that `search` searches for a rare word in Nighttrain and in Mailpit.
 pub(crate) const BESIDE_MAILPIT: u64 = 10_000;
 
 impl Bench {
@@ -38,7 +39,7 @@ impl Bench {
         let mut held_bytes = Vec::new();
         let mut many: Option<ServerProcess> = None;
         for contender in [Contender::Unindexed, Contender::Ours] {
-            // The disk is free before the next server begins.
+            // The disk must be free before the next server starts.
             drop(many.take());
             let started = self.start_with_store(&[contender], LARGE_STORE_GIB)?.pop();
             let Some((_, started)) = started else { return Ok(()) };
@@ -55,7 +56,7 @@ impl Bench {
         self.beside_searches(&many, mails)
     }
 
-    /// Bytes and memory of the index.
+    /// Reports the size and the memory of the index.
     fn index_of(
         &mut self,
         many: &ServerProcess,
@@ -95,7 +96,7 @@ impl Bench {
         Ok(())
     }
 
-    /// How long each search took, in milliseconds, shortest first.
+    /// Returns the latency of each search in milliseconds, shortest first.
     fn searches_of(&mut self, many: &ServerProcess, mails: u64) -> Result<Vec<f64>, PeerError> {
         let mut asking = Pages::connect(many.pages()?)?;
         let mut took_ms = Vec::new();
@@ -119,13 +120,13 @@ impl Bench {
         Ok(took_ms)
     }
 
-    /// A search for a rare word over Mailpit's API, which both have.
+    /// Measures a search for a rare word over Mailpit's API, which Nighttrain supports too.
     pub(crate) fn search(&mut self) -> Result<(), PeerError> {
         let mails = if self.options.selection.quick { 100 } else { BESIDE_MAILPIT };
         self.searched("search", mails, 5)
     }
 
-    /// Searches for each rare word so many times a round over so many mails, of which each is in three.
+    /// Searches for each rare word `times` times per round over `mails` mails; each word is in three mails.
     fn searched(&mut self, scenario: &str, mails: u64, times: usize) -> Result<(), PeerError> {
         let running = self.start(&[Contender::Ours, Contender::Other, Contender::Mailpit])?;
         let letters = SampleMails::new(mails, MAIL_BYTES, mails.div_ceil(10));
@@ -133,7 +134,7 @@ impl Bench {
             let begun = Instant::now();
             load::fill(contender, mails, &|number, mail| letters.write(number, mail))?;
             println!("{name}: {mails} letters stored in {:.1} s", begun.elapsed().as_secs_f64());
-            // Of fewer none is indexed.
+            // A smaller store is not indexed.
             if contender.is_ours() && mails >= INDEXED_FROM {
                 most_held(contender, mails)?;
             }
@@ -169,7 +170,7 @@ impl Bench {
     }
 }
 
-/// The work of a round, from how long each request took in microseconds.
+/// Returns the work of a round with its latencies, from the microseconds of each request.
 pub(crate) fn timed(mut took_us: Vec<f64>) -> Work {
     took_us.sort_unstable_by(f64::total_cmp);
     let latency = Latency {
@@ -181,14 +182,15 @@ pub(crate) fn timed(mut took_us: Vec<f64>) -> Work {
     Work { units: took_us.len() as u64, latency: Some(latency), ..Work::default() }
 }
 
-/// Searches for a word; its mails must be found.
+/// Searches for a word and checks that all mails with it are found.
 fn found(asking: &mut Pages, word: &str) -> Result<(), PeerError> {
     let told = asking.json(&format!("/api/v1/search?query={word}&limit=50"))?;
     let count = told["messages"].as_array().map_or(0, Vec::len) as u64;
     if count == RARE_MAILS { Ok(()) } else { Err(PeerError::failed(format!("{word}: {count} mails found"))) }
 }
 
-/// Memory of its own that a server holds at most until so many mails are indexed, and the seconds until then.
+/// Waits until `indexed` mails are indexed; returns the seconds that it took and the server's peak of
+/// anonymous memory.
 fn most_held(running: &ServerProcess, indexed: u64) -> Result<(f64, u64), PeerError> {
     let begun = Instant::now();
     let mut most = 0;

@@ -1,4 +1,4 @@
-//! The cost of taking a mail, of having taken many, and of waiting for more.
+//! The cost of receiving a mail, of many stored mails, and of idle connections.
 
 use std::{
     net::Ipv4Addr,
@@ -21,15 +21,15 @@ use lab::{
 use crate::mail::{Bench, LARGE_STORE_GIB, STORE_GIB, table};
 
 const CONNECTIONS_IDLE: usize = 10_000;
-/// Goal for the memory of a million stored mails, the log's buffers not counted.
+/// Bound on the memory of a million stored mails, without the log's buffers.
 const STORED_MIB_MAX: u64 = 150;
 
 impl Bench {
-    /// `smtp-source` against everybody.
+    /// Measures every contender under load from `smtp-source`.
     pub(crate) fn sessions(&mut self, scenario: &str, what: &str, reuse: bool) -> Result<(), PeerError> {
         let running = self.start(&Contender::ALL)?;
         let (server, load) = (self.session.server.clone(), self.session.load.clone());
-        // Once to warm up: what is compiled just in time, what grows.
+        // A warm-up comes first, for just-in-time compilers and growing data structures.
         for (name, contender) in &running {
             if let Err(error) =
                 load::source(contender.address, &load, self.mails_a_round(contender) / 2, reuse)
@@ -65,7 +65,7 @@ impl Bench {
         Ok(())
     }
 
-    /// With nothing stored beside with many, of ours and of Mailpit.
+    /// Measures Nighttrain and Mailpit with an empty store and with many stored mails.
     pub(crate) fn stored(&mut self) -> Result<(), PeerError> {
         let mut running = Vec::new();
         let (mut rows, mut rows_of_mailpit) = (Vec::new(), Vec::new());
@@ -80,7 +80,7 @@ impl Bench {
                 let started = self.start_with_store(&[contender], store_gib)?.pop();
                 let Some((name, started)) = started else { break };
                 let begun = Instant::now();
-                // Ten to each inbox.
+                // Each inbox gets ten mails.
                 load::fill(&started, count, &load::plain(count.div_ceil(10)))?;
                 if count > 0 {
                     println!("{name}: {count} mails stored in {:.1} s", begun.elapsed().as_secs_f64());
@@ -150,7 +150,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Mails that `smtp-source` sends in a round.
+    /// Returns the number of mails that `smtp-source` sends in a round.
     fn mails_a_round(&self, contender: &ServerProcess) -> u64 {
         match (self.options.selection.quick, contender.is_slow) {
             (true, _) => 500,
@@ -159,7 +159,7 @@ impl Bench {
         }
     }
 
-    /// The memory of so many stored mails: a row of the table.
+    /// Returns the table row with the memory of `count` stored mails.
     fn memory(&mut self, ours: &ServerProcess, count: u64) -> Result<Vec<String>, PeerError> {
         let rss_mib = ours.tree.usage()?.rss_bytes >> 20;
         let (mapped_mib, index_bytes) = (ours.buffers_mib()?, ours.metric("mail_index_bytes")?);
@@ -180,7 +180,7 @@ impl Bench {
         ])
     }
 
-    /// Mails as fast as our own client can send them.
+    /// Measures mails sent as fast as the pipelining client can.
     pub(crate) fn pipelined(&mut self) -> Result<(), PeerError> {
         let started = contenders::start(Contender::Ours, (Ipv4Addr::LOCALHOST, &self.session.server))
             .map_err(PeerError::Failed)?;
@@ -220,7 +220,7 @@ impl Bench {
         self.session
             .remarks
             .push("Mailpit is not sent mail by BDAT, which it does not offer (pipelined)".to_owned());
-        // The article's service carried 25 million a day after its rewrite.
+        // According to the article, its service handled 25 million mails a day after its rewrite.
         self.session.remarks.push(format!(
             "a day at the rate of \"pipelined\" on one core would be {:.0} million mails, {:.0} times 25 million",
             rate * 86_400.0 / 1e6,
@@ -230,7 +230,7 @@ impl Bench {
         Ok(())
     }
 
-    /// The memory of an idle connection.
+    /// Measures the memory of an idle connection.
     pub(crate) fn idle(&mut self) -> Result<(), PeerError> {
         let connections = if self.options.selection.quick { 500 } else { CONNECTIONS_IDLE };
         let mut rows = Vec::new();

@@ -1,4 +1,4 @@
-//! The accelerator on the page.
+//! The accelerator's section of docs/benchmarks.md.
 
 use crate::record::{Comparison, Record};
 use askama::Template;
@@ -13,12 +13,12 @@ use crate::pages::markdown::{
 use crate::pages::record_set::{RecordFile, RecordSet, comparison};
 
 pub(crate) const BENCH: &str = "bench-cache";
-/// The scenario of the chart and of the first table.
+/// Scenario of the chart and of the first table.
 pub(crate) const SCENARIO: &str = "one-1k-64";
-/// Goal for inserts into the store, in millions a second.
+/// Goal for inserts into the store, in millions per second.
 const INSERTS_AIMED_AT: f64 = 1.0;
 
-/// The accelerator's part of the page.
+/// Template of the accelerator's section.
 #[derive(Debug, Template)]
 #[template(path = "cache.md", escape = "none")]
 struct Section {
@@ -35,7 +35,7 @@ struct Section {
     tls_goals: Option<String>,
 }
 
-/// The price of a second core, as ratios.
+/// Cost of a second core, as ratios.
 #[derive(Debug)]
 struct Cores {
     beside_one: String,
@@ -43,7 +43,7 @@ struct Cores {
     link: String,
 }
 
-/// Requests that go to the origin.
+/// Subsection about requests that go to the origin.
 #[derive(Debug)]
 struct Through {
     links: String,
@@ -95,7 +95,7 @@ fn cores(set: &RecordSet) -> Option<Cores> {
     })
 }
 
-/// Where each request goes to the origin (name, heading).
+/// Scenarios in which each request goes to the origin (name, heading).
 const THROUGH: [(&str, &str); 5] = [
     ("miss-1k", "a miss of 1 KiB"),
     ("checked-1k", "a revalidation of 1 KiB"),
@@ -104,9 +104,9 @@ const THROUGH: [(&str, &str); 5] = [
     ("upload-1m", "an upload of 1 MiB"),
 ];
 
-/// The newest record of requests that go to the origin.
+/// Returns the newest record of requests that go to the origin.
 fn newest_through(set: &RecordSet) -> Option<&RecordFile<Record>> {
-    // Older records have no revalidation.
+    // The revalidation may be missing, as in older records.
     let has_all = |record: &Record| {
         THROUGH.iter().all(|(name, _)| *name == "checked-1k" || comparison(record, name).is_some())
     };
@@ -134,7 +134,7 @@ fn through(set: &RecordSet) -> Option<Through> {
     Some(Through { links: newest.links(), table: table(&costs), latencies })
 }
 
-/// The README's rows (scenario, heading).
+/// Rows of the README's table (scenario, heading).
 const REQUESTS: [(&str, &str); 5] = [
     (SCENARIO, "a hit, 1 KiB"),
     ("miss-1k", "a miss, 1 KiB"),
@@ -143,7 +143,8 @@ const REQUESTS: [(&str, &str); 5] = [
     ("upload-1m", "an upload, 1 MiB"),
 ];
 
-/// The README's table of requests beside the peers that misses are compared with, and its records where they are two.
+/// Returns the README's table of requests for Nighttrain and the peers of the miss scenario, with links to
+/// its records if there are two.
 pub(crate) fn requests(set: &RecordSet) -> Result<(String, Option<String>), String> {
     let hits = set.beside_peers(BENCH, SCENARIO)?;
     let through = newest_through(set).ok_or("no record of requests that go to the origin")?;
@@ -173,7 +174,8 @@ pub(crate) fn requests(set: &RecordSet) -> Result<(String, Option<String>), Stri
     Ok((table(&found), records))
 }
 
-/// The peer that a miss is cheapest with, if it is cheaper than ours: how many times its processor time ours takes, and its p99.
+/// Returns a sentence about the peer with the cheapest miss, if it is cheaper than Nighttrain: the ratio of
+/// CPU times and of the p99.
 pub(crate) fn miss_loss(set: &RecordSet) -> Option<String> {
     let misses = comparison(&newest_through(set)?.record, "miss-1k")?;
     let peers = misses.series.iter().map(|series| series.name.as_str()).filter(|name| is_peer(name));
@@ -192,7 +194,7 @@ pub(crate) fn miss_loss(set: &RecordSet) -> Option<String> {
     Some(format!("a miss costs {times:.2} times {}'s CPU time{later}", plain(&best.name)))
 }
 
-/// Each record's figures of the store's own interface.
+/// Tabulates the figures of the store's own bench from each record.
 fn store(set: &RecordSet) -> String {
     let records: Vec<_> = set
         .paired
@@ -225,7 +227,7 @@ fn store(set: &RecordSet) -> String {
     table(&found)
 }
 
-/// One sentence each, with its record.
+/// Returns one sentence for each figure that is worse than a peer's or a goal, with a link to its record.
 pub(crate) fn losses(set: &RecordSet) -> Result<Vec<String>, String> {
     let mut all = dearer(set, &[SCENARIO, "zipf-1k-64", "one-64k-64", "zipf-64k-64"], "a hit")?;
     all.extend(dearer(set, &["one-1k-8", "one-1k-1000", "one-64k-8", "one-64k-1000"], "a hit")?);
@@ -249,13 +251,13 @@ pub(crate) fn losses(set: &RecordSet) -> Result<Vec<String>, String> {
     Ok(all)
 }
 
-/// Millions of inserts a second into a full store, as measured last.
+/// Returns the millions of inserts per second into a full store from the newest record, with its link.
 pub(crate) fn inserts(set: &RecordSet) -> Option<(f64, String)> {
     let kept = set.newest(BENCH, |record| record.attached.contains_key("store"))?;
     Some((kept.record.attached["store"]["inserts, full store"]["value"].as_f64()?, kept.link()))
 }
 
-/// Peers whose median cost is below ours.
+/// Returns a sentence for each peer whose median cost is below Nighttrain's, in any of the scenarios.
 pub(crate) fn dearer(set: &RecordSet, scenarios: &[&str], unit: &str) -> Result<Vec<String>, String> {
     let mut all = Vec::new();
     for scenario in scenarios {
@@ -265,7 +267,7 @@ pub(crate) fn dearer(set: &RecordSet, scenarios: &[&str], unit: &str) -> Result<
     Ok(all)
 }
 
-/// Sentences about peers that are cheaper than ours in a scenario.
+/// Returns a sentence for each peer that is cheaper than Nighttrain in one scenario.
 pub(crate) fn cheaper_peers(kept: &RecordFile<Record>, scenario: &str, unit: &str) -> Vec<String> {
     let Some(found) = comparison(&kept.record, scenario) else { return Vec::new() };
     found

@@ -1,21 +1,23 @@
-//! A chart for the README: how many times the limit each contender costs, as a dot with its interval.
+//! A chart for the README: each contender's cost as a multiple of the limit, drawn as a dot with its
+//! interval.
 //!
-//! Dots, because on a logarithmic scale a bar's length says nothing. The file stands alone: it brings its colours for
-//! day and night and its own ground, because a page that shows it as a picture gives it neither.
+//! The chart uses dots, because on a logarithmic scale the length of a bar has no meaning. The SVG file is
+//! self-contained: it has its own background and its own colours for light and dark mode, because a page that
+//! shows it as an image passes on neither.
 
 use lab::paired::spread::Ratio;
 use lab::report::drawing::{Anchor, Drawing};
 
 const WIDTH: f64 = 720.0;
-/// Where the names end and the scale begins.
+/// X coordinate at which the names end and the scale begins.
 const LEFT: f64 = 190.0;
-/// Where the scale ends and the numbers begin.
+/// X coordinate at which the scale ends and the numbers begin.
 const RIGHT: f64 = 560.0;
 const TOP: f64 = 68.0;
 const ROW: f64 = 23.0;
 const BELOW: f64 = 46.0;
 
-/// The colours of docs/data-flow.svg, which are those of the pages.
+/// Style sheet with the colours of docs/data-flow.svg, which the pages use too.
 const STYLE: &str = "
   .ground { fill: #fbfaf7 } text { fill: #1c2030; font: 14px system-ui, sans-serif } .title { font-weight: 600; font-size: 15px }
   .quiet { fill: #596079; font-size: 12.5px } .ours { fill: #9a6700; font-weight: 600 }
@@ -29,21 +31,21 @@ const STYLE: &str = "
   }
 ";
 
-/// The content of a chart.
+/// Content of a chart.
 #[derive(Debug)]
 pub(crate) struct Chart {
-    /// The finding, as a sentence.
+    /// Main result, as a sentence.
     pub(crate) finding: String,
-    /// The measurement.
+    /// Description of the measurement.
     pub(crate) what: String,
-    /// The name of the reference at its line.
+    /// Name of the reference, shown at its line.
     pub(crate) reference: String,
-    /// Name, whether it is ours, and how many times the reference.
+    /// Rows: name, whether it is Nighttrain, and the ratio to the reference.
     pub(crate) rows: Vec<(String, bool, Ratio)>,
 }
 
 impl Chart {
-    /// The file.
+    /// Renders the chart as SVG.
     pub(crate) fn draw(&self) -> String {
         let height = TOP + ROW * self.rows.len() as f64 + BELOW;
         let bottom = TOP + ROW * self.rows.len() as f64;
@@ -108,7 +110,7 @@ mod tests {
         ] {
             assert!(svg.contains(part), "{part}: {svg}");
         }
-        // The scale ends beyond the greatest interval, and nothing is drawn outside of it.
+        // The scale ends beyond the largest interval, and nothing is drawn outside of the scale.
         assert!(svg.contains(">500<") && !svg.contains(">1000<"), "{svg}");
     }
 }

@@ -1,4 +1,4 @@
-//! The articles' claims on the page: how many hold, and which do not.
+//! The section about the articles' claims: how many hold, and which do not.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use lab::report::Verdict;
 use crate::pages::markdown::list;
 use crate::pages::record_set::RecordSet;
 
-/// The lab's part of the page.
+/// Template of the lab's section.
 #[derive(Debug, Template)]
 #[template(path = "lab.md", escape = "none")]
 struct Section {
@@ -33,7 +33,7 @@ pub(crate) fn section(set: &RecordSet) -> Result<String, String> {
     Section { summary: summary(set), claims: list(claims) }.render().map_err(|why| why.to_string())
 }
 
-/// How many claims, how many verdicts, and which.
+/// Summarises the number of claims and the number of verdicts of each kind.
 pub(crate) fn summary(set: &RecordSet) -> String {
     let record = &set.lab.record;
     let verdicts: Vec<_> = record.experiments.iter().flat_map(|one| &one.verdicts).collect();

@@ -1,8 +1,8 @@
-//! Contenders, by the names that a reader knows.
+//! Display names of contenders.
 
 use std::collections::BTreeMap;
 
-/// The name of a record's contender on the page, with its version.
+/// Returns the display name of a contender in a record, with its version.
 pub(crate) fn shown(name: &str, versions: &BTreeMap<String, String>) -> String {
     let version = versions.get(name).and_then(|text| number(text));
     if name == "ours-shared" {
@@ -30,35 +30,37 @@ pub(crate) fn shown(name: &str, versions: &BTreeMap<String, String>) -> String {
         "mosquitto" => ("Mosquitto", version),
         "greenmail" => ("GreenMail", version),
         "mailpit" => ("Mailpit", version),
-        // Postfix is of the same package as the sink.
+        // Postfix comes from the same package as smtp-sink, so the sink's version serves if Postfix's is
+        // missing.
         "postfix" => ("Postfix", version.or_else(|| versions.get("sink").and_then(|text| number(text)))),
         other => (other, version),
     };
     version.map_or_else(|| name.to_owned(), |version| format!("{name} {version}"))
 }
 
-/// The name alone: `foyer (S3-FIFO)` for the library `foyer, S3-FIFO`, `HAProxy` for `haproxy`.
+/// Returns the display name without a version: `foyer (S3-FIFO)` for the library `foyer, S3-FIFO`, `HAProxy`
+/// for `haproxy`.
 pub(crate) fn plain(name: &str) -> String {
     name.split_once(", ")
         .map_or_else(|| shown(name, &BTreeMap::new()), |(name, way)| format!("{name} ({way})"))
 }
 
-/// True for a server that others wrote.
+/// Returns whether the contender is a third-party server.
 pub(crate) fn is_peer(name: &str) -> bool {
     !is_ours(name) && !is_reference(name)
 }
 
-/// True for Nighttrain, in each of its ways.
+/// Returns whether the contender is Nighttrain, in any configuration.
 pub(crate) fn is_ours(name: &str) -> bool {
     name.starts_with("ours")
 }
 
-/// True for a floor, which does only what no server can leave out.
+/// Returns whether the contender is a floor, which does only what every server must do.
 pub(crate) fn is_reference(name: &str) -> bool {
     matches!(name, "limit" | "limit-h2" | "floor" | "sink" | "reference" | "reference-h2")
 }
 
-/// The first number with a dot in a program's own words: `nginx version: nginx/1.22.1`.
+/// Returns the first number with a dot in a program's version output, such as `nginx version: nginx/1.22.1`.
 fn number(text: &str) -> Option<&str> {
     text.split([' ', '/', '-', '=', ':', '('])
         .map(|word| word.trim_start_matches('v'))

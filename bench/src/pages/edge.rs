@@ -1,4 +1,4 @@
-//! TLS and HTTP/2 on the page, as a part of the accelerator's.
+//! The section about TLS and HTTP/2, part of the accelerator's.
 
 use askama::Template;
 use lab::report::Table;
@@ -11,7 +11,7 @@ use crate::pages::record_set::{RecordFile, RecordSet, comparison};
 
 pub(crate) const BENCH: &str = "bench-tls";
 
-/// A table: its heading, what it says, whom its ratios are to, and its scenarios with their headings.
+/// A table: its heading and description, the reference of its ratios, and its scenarios with their headings.
 struct Part {
     heading: &'static str,
     words: &'static str,
@@ -65,7 +65,7 @@ const PARTS: [Part; 4] = [
     },
 ];
 
-/// The newest record that measured all of it.
+/// Returns the newest record that has every scenario of [`PARTS`].
 fn newest(set: &RecordSet) -> Option<&RecordFile<Record>> {
     set.newest(BENCH, |record| {
         let mut scenarios = PARTS.iter().flat_map(|part| part.scenarios);
@@ -73,7 +73,7 @@ fn newest(set: &RecordSet) -> Option<&RecordFile<Record>> {
     })
 }
 
-/// TLS and HTTP/2 on the page.
+/// Template of the section about TLS and HTTP/2.
 #[derive(Debug, Template)]
 #[template(path = "tls.md", escape = "none")]
 struct Section {
@@ -90,7 +90,7 @@ struct SectionPart {
     table: String,
 }
 
-/// The section; empty until there is a record.
+/// Renders the section; empty if there is no record.
 pub(crate) fn section(set: &RecordSet) -> Result<String, String> {
     let Some(newest) = newest(set) else { return Ok(String::new()) };
     let mut parts = Vec::new();
@@ -105,7 +105,7 @@ pub(crate) fn section(set: &RecordSet) -> Result<String, String> {
         .map_err(|why| why.to_string())
 }
 
-/// Where a peer is cheaper, with its record.
+/// Returns a sentence for each peer that is cheaper in a scenario, with a link to the record.
 pub(crate) fn losses(set: &RecordSet) -> Vec<String> {
     let Some(newest) = newest(set) else { return Vec::new() };
     let scenarios = newest.record.comparisons.iter();
@@ -127,7 +127,8 @@ mod tests {
 
     use super::*;
 
-    /// Ours costs twice the floor and half of nginx, except in one scenario, where nginx is cheaper.
+    /// Builds a record in which Nighttrain costs twice the floor and half of nginx, except in one scenario,
+    /// where nginx is cheaper.
     fn record() -> Record {
         let sample = |cost: f64| Sample {
             units: 100_000,

@@ -1,4 +1,4 @@
-//! The feed on the page.
+//! The feed's section of docs/benchmarks.md.
 
 use askama::Template;
 use lab::report::{Table, grouped};
@@ -9,11 +9,11 @@ use crate::pages::record_set::{RecordFile, RecordSet, comparison, table as title
 use crate::record::Record;
 
 pub(crate) const BENCH: &str = "bench-feed";
-/// The chart's scenario.
+/// Scenario of the chart.
 pub(crate) const SCENARIO: &str = "one";
 const LATENCY: &str = "Latency at ";
 
-/// The feed's part of the page.
+/// Template of the feed's section.
 #[derive(Debug, Template)]
 #[template(path = "feed.md", escape = "none")]
 struct Section {
@@ -75,7 +75,7 @@ fn cores(set: &RecordSet) -> Option<SourcedTable> {
     Some(SourcedTable::new(kept, table(&cores)))
 }
 
-/// The newest table whose title begins so, with the names that a reader knows.
+/// Returns the newest table whose title begins with `title`, with display names for its contenders.
 fn crowd(set: &RecordSet, title: &str) -> Option<SourcedTable> {
     let kept = set.newest(BENCH, |record| titled(&record.tables, title).is_some())?;
     let mut named = titled(&kept.record.tables, title)?.clone();
@@ -89,7 +89,7 @@ fn latencies(set: &RecordSet) -> Option<&RecordFile<Record>> {
     set.newest(BENCH, |record| record.tables.iter().any(|table| table.title.starts_with(LATENCY)))
 }
 
-/// The median over the rounds of how much longer a delivery took in one series than in another.
+/// Returns the ratio of the time per delivery in two series, as the median over the rounds.
 fn ratio_of_rates(found: &crate::record::Comparison, name: &str, beside: &str) -> Option<f64> {
     let times = |name: &str| -> Option<Vec<Option<f64>>> {
         let samples = &found.series(name)?.samples;
@@ -98,19 +98,19 @@ fn ratio_of_rates(found: &crate::record::Comparison, name: &str, beside: &str) -
     Some(lab::paired::spread::Ratio::paired(&times(name)?, &times(beside)?)?.median)
 }
 
-/// A number in the column of this heading.
+/// Parses the number in the column with this heading.
 fn cell(table: &Table, row: &[String], heading: &str) -> Option<f64> {
     let column = table.columns.iter().position(|column| column.heading == heading)?;
     row.get(column)?.replace(',', "").parse().ok()
 }
 
-/// One sentence each, with its record.
+/// Returns one sentence for each figure that is worse than a peer's or a goal, with a link to its record.
 pub(crate) fn losses(set: &RecordSet) -> Result<Vec<String>, String> {
     let mut all = Vec::new();
     let kept = set.beside_peers(BENCH, SCENARIO)?;
     for scenario in ["none", "one", "ten", "hundred"] {
         all.extend(crate::pages::cache::cheaper_peers(kept, scenario, "a delivery"));
-        // The floor is no peer, and what we pay above it is ours to publish.
+        // The floor is not a peer, but a cost far above it is published as a loss.
         if let Some(found) = comparison(&kept.record, scenario)
             && let Some(above) = ratio(found, "ours", "floor").filter(|ratio| ratio.low > 1.5)
         {
@@ -153,14 +153,14 @@ pub(crate) fn losses(set: &RecordSet) -> Result<Vec<String>, String> {
     Ok(all)
 }
 
-/// A flow of messages beside clients that subscribe and unsubscribe.
+/// Returns the newest table about a message flow while other clients subscribe and unsubscribe.
 fn churn(set: &RecordSet) -> Option<(&RecordFile<Record>, &Table)> {
     let flow = |table: &&Table| table.title.starts_with("A verified flow");
     let kept = set.newest(BENCH, |record| record.tables.iter().any(|table| flow(&table)))?;
     Some((kept, kept.record.tables.iter().find(flow)?))
 }
 
-/// p99 of that flow in µs: ours, and nats-server's.
+/// Returns the p99 latency of that flow in µs, for Nighttrain and for nats-server.
 pub(crate) fn churn_p99(set: &RecordSet) -> Option<(f64, f64)> {
     let (_, found) = churn(set)?;
     let of = |name: &str| {
@@ -170,7 +170,7 @@ pub(crate) fn churn_p99(set: &RecordSet) -> Option<(f64, f64)> {
     Some((of("ours")?, of("nats-server")?))
 }
 
-/// Peers whose latency in this column is below ours, as a sentence.
+/// Returns a sentence about the peers whose latency in this column is below Nighttrain's.
 fn beaten(kept: &RecordFile<Record>, found: &Table, heading: &str, when: &str) -> Option<String> {
     let row = |name: &str| found.rows.iter().find(|row| row.first().is_some_and(|first| first == name));
     let ours = cell(found, row("ours")?, heading)?;

@@ -1,4 +1,4 @@
-//! One record as a page that stands alone: its drawings, its tables, what was judged.
+//! One record as a self-contained HTML page: its charts, its tables and its verdicts.
 
 use std::fs;
 use std::path::Path;
@@ -13,12 +13,12 @@ use crate::pages::contenders::is_peer;
 use crate::pages::record_set::{AnyRecord, Pressure, RecordFile, comparison, parse};
 use crate::pages::{edge, feed, mail, pressure};
 
-/// The feed's scenarios along the axis: how many consumers.
+/// The feed's scenarios with their number of consumers, the x axis of a chart.
 const FANS: [(&str, f64); 3] = [("one", 1.0), ("ten", 10.0), ("hundred", 100.0)];
-/// Where "none stored" stands on a logarithmic axis.
+/// Position of "none stored" on a logarithmic axis.
 const NONE_STORED: f64 = 1.0;
 
-/// The page of a record's file.
+/// Renders the page of a record's file.
 pub(crate) fn render(path: &Path) -> Result<String, String> {
     let text = fs::read_to_string(path).map_err(|why| format!("{}: {why}", path.display()))?;
     let name = path.display().to_string();
@@ -65,7 +65,7 @@ fn of_paired(record: &Record) -> String {
     page::alone_as_of(title, &report, repeat, &taken)
 }
 
-/// Every contender of every scenario.
+/// Tabulates the cost of every contender in every scenario.
 fn costs(record: &Record) -> Table {
     let mut costs = Table::new(
         "CPU a unit, medians over interleaved rounds",
@@ -121,7 +121,7 @@ fn of_pressure(kept: &RecordFile<Pressure>) -> String {
     page::alone_as_of("Stores that are larger than memory", &report, "make bench PART=pressure", &taken)
 }
 
-/// A table without the marks of Markdown.
+/// Removes Markdown markup from a table.
 fn plain(mut table: Table) -> Table {
     for cell in table.rows.iter_mut().flatten() {
         *cell = cell.replace("**", "").replace('`', "");

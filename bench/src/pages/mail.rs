@@ -1,4 +1,4 @@
-//! Mail on the page.
+//! The mail server's section of docs/benchmarks.md.
 
 use askama::Template;
 use lab::paired::spread::Verdict;
@@ -8,9 +8,9 @@ use crate::pages::markdown::{SourcedTable, costs, dash, goals, interval, list, r
 use crate::pages::record_set::{RecordSet, comparison, table as titled};
 
 pub(crate) const BENCH: &str = "bench-mail";
-/// The chart's scenario.
+/// Scenario of the chart.
 pub(crate) const SCENARIO: &str = "reused";
-/// Tables of the newest record that has them, by how their titles begin.
+/// Tables of the section, by the beginning of their titles; each comes from the newest record that has it.
 pub(crate) const TABLES: [&str; 11] = [
     "Lists of 100",
     "A rare word",
@@ -24,10 +24,10 @@ pub(crate) const TABLES: [&str; 11] = [
     "Idle connections",
     "Quoted",
 ];
-/// Scenarios of which each contender's cost is told in a sentence.
+/// Scenarios whose costs are listed in a sentence per scenario.
 const TOLD: [&str; 6] = ["pages", "list-100", "search", "rare-word", "newsletter", "stored"];
 
-/// Mail's part of the page.
+/// Template of the mail server's section.
 #[derive(Debug, Template)]
 #[template(path = "mail.md", escape = "none")]
 struct Section {
@@ -53,7 +53,7 @@ pub(crate) fn section(set: &RecordSet) -> Result<String, String> {
     section.render().map_err(|why| why.to_string())
 }
 
-/// Each contender's cost in a scenario, in a sentence.
+/// Returns a sentence with each contender's cost in a scenario.
 fn cost(set: &RecordSet, scenario: &str) -> Option<String> {
     let kept = set.newest(BENCH, |record| comparison(record, scenario).is_some())?;
     let found = comparison(&kept.record, scenario)?;
@@ -66,13 +66,13 @@ fn cost(set: &RecordSet, scenario: &str) -> Option<String> {
     Some(format!("CPU µs a {} ({what}). {} ({}).", found.unit, costs.join("; "), kept.link()))
 }
 
-/// The newest table whose title begins so, after the link to its record.
+/// Returns the newest table whose title begins with `title`, after the link to its record.
 fn titled_table(set: &RecordSet, title: &str) -> Option<(String, String)> {
     let kept = set.newest(BENCH, |record| titled(&record.tables, title).is_some())?;
     Some((kept.link(), table(titled(&kept.record.tables, title)?)))
 }
 
-/// One sentence each, with its record.
+/// Returns one sentence for each figure that is worse than a peer's or a goal, with a link to its record.
 pub(crate) fn losses(set: &RecordSet) -> Result<Vec<String>, String> {
     let mut all = Vec::new();
     let kept = set.beside_peers(BENCH, SCENARIO)?;
@@ -115,7 +115,8 @@ pub(crate) fn losses(set: &RecordSet) -> Result<Vec<String>, String> {
     Ok(all)
 }
 
-/// A goal that a remark of a record says is not met (`WHAT, ≤ GOAL UNIT: FOUND UNIT → not met`), in a sentence.
+/// Returns a sentence about a missed goal, from a record's remark (`WHAT, ≤ GOAL UNIT: FOUND UNIT → not
+/// met`).
 pub(crate) fn missed(remark: &str, is_whole: bool) -> Option<String> {
     let (what, rest) = remark.strip_suffix(" → not met")?.split_once(", ≤ ")?;
     let (goal, found) = rest.split_once(": ")?;
@@ -131,7 +132,7 @@ pub(crate) fn missed(remark: &str, is_whole: bool) -> Option<String> {
     Some(format!("{found} of memory for {count} mails{buffers} (goal {number})"))
 }
 
-/// The share of the server's core that other programs used, if the record says so.
+/// Returns the share of the server's core that other programs used, if a remark has it.
 pub(crate) fn others(remarks: &[String]) -> Option<&str> {
     let remark =
         remarks.iter().find_map(|remark| remark.strip_prefix("not a quiet machine: others used "))?;

@@ -1,4 +1,4 @@
-//! Paragraphs, lists and tables of the page.
+//! Markdown paragraphs, lists and tables of docs/benchmarks.md.
 
 use crate::record::{Comparison, Figure, Record};
 use lab::paired::spread::{Ratio, Verdict};
@@ -7,16 +7,16 @@ use lab::report::Table;
 use crate::pages::contenders::{is_ours, is_reference, shown};
 use crate::pages::record_set::{RecordFile, comparison};
 
-/// A line of prose is no longer.
+/// Maximum length of a line of prose.
 const COLUMNS: usize = 118;
 
-/// Items of a list.
+/// Formats items as a Markdown list.
 pub(crate) fn list<I: AsRef<str>>(items: impl IntoIterator<Item = I>) -> String {
     items.into_iter().map(|item| format!("- {}\n", item.as_ref())).collect()
 }
 
-/// Breaks the prose of a page between words, and leaves one empty line between its blocks. Headings, tables and pictures stay as
-/// they are.
+/// Wraps the prose of a page, and leaves one empty line between its blocks. Headings, tables and images are
+/// not wrapped.
 pub(crate) fn reflow(text: &str) -> String {
     let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
     let mut out = String::new();
@@ -58,8 +58,8 @@ fn wrapped(out: &mut String, first: &str, rest: &str, text: &str) {
     out.push('\n');
 }
 
-/// The words of a text; a link's text and a piece of code are one word, so that a reader of the source finds them
-/// whole.
+/// Splits a text into words. A link's text or a code span counts as one word, so that a search of the source
+/// finds it whole.
 fn unbroken(text: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut is_open = false;
@@ -78,7 +78,7 @@ fn unbroken(text: &str) -> Vec<String> {
     words
 }
 
-/// A table with its title above it.
+/// Formats a table with its title above it.
 pub(crate) fn table(table: &Table) -> String {
     let mut out = String::new();
     if !table.title.is_empty() {
@@ -113,13 +113,14 @@ fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('\n', " ")
 }
 
-/// A column of costs and one of ratios for each of these scenarios (name, heading) of a record. The reference stands
-/// first, then ours, then the others from the cheapest in the first scenario on.
+/// Returns a table with a column of costs and one of ratios for each of a record's scenarios (name, heading).
+/// The reference is the first row, then Nighttrain, then the other contenders in ascending cost of the first
+/// scenario.
 pub(crate) fn costs(record: &Record, scenarios: &[(&str, &str)], places: usize) -> Result<Table, String> {
     costs_beside(record, scenarios, &record.reference, places)
 }
 
-/// The columns of [`costs`], with ratios to the named reference.
+/// Returns the table of [`costs`] with ratios to the named reference.
 pub(crate) fn costs_beside(
     record: &Record,
     scenarios: &[(&str, &str)],
@@ -148,7 +149,7 @@ pub(crate) fn costs_beside(
     Ok(table)
 }
 
-/// Names of a comparison as they stand in a table.
+/// Returns the names of a comparison's contenders in the order of a table's rows.
 pub(crate) fn order(record: &Record, comparison: Option<&Comparison>) -> Vec<String> {
     let Some(comparison) = comparison else { return Vec::new() };
     let mut names: Vec<&str> = comparison
@@ -167,21 +168,21 @@ pub(crate) fn order(record: &Record, comparison: Option<&Comparison>) -> Vec<Str
     names.into_iter().map(str::to_owned).collect()
 }
 
-/// How many times `reference` a contender costs.
+/// Returns the cost of a contender as a multiple of `reference`'s.
 pub(crate) fn ratio(comparison: &Comparison, name: &str, reference: &str) -> Option<Ratio> {
     Ratio::paired(&comparison.series(name)?.costs_us(), &comparison.series(reference)?.costs_us())
 }
 
-/// `1.16 (1.15–1.18)`
+/// Formats a ratio as `1.16 (1.15–1.18)`.
 pub(crate) fn interval(ratio: Ratio) -> String {
-    // The reference held against itself.
+    // The reference compared with itself has a ratio of exactly 1.
     if (ratio.low, ratio.high) == (1.0, 1.0) {
         return "1".into();
     }
     format!("{:.2} ({:.2}–{:.2})", ratio.median, ratio.low, ratio.high)
 }
 
-/// Every goal as it was judged last.
+/// Tabulates the goals with their latest verdicts.
 pub(crate) fn goals(judged: &[(&Figure, &RecordFile<Record>)]) -> String {
     let mut found = Table::new("", &[("goal", ""), ("measured (95%)", ""), ("", ""), ("record", "")]);
     for (figure, kept) in judged {
@@ -195,7 +196,7 @@ pub(crate) fn goals(judged: &[(&Figure, &RecordFile<Record>)]) -> String {
     table(&found)
 }
 
-/// A verdict on the page.
+/// Returns a verdict's words on the page.
 pub(crate) fn verdict(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::TooNoisy => "undecided",
@@ -203,7 +204,7 @@ pub(crate) fn verdict(verdict: Verdict) -> &'static str {
     }
 }
 
-/// A table with the record that it is from.
+/// A table with links to the record that it comes from.
 #[derive(Debug)]
 pub(crate) struct SourcedTable {
     pub(crate) links: String,
@@ -216,12 +217,12 @@ impl SourcedTable {
     }
 }
 
-/// The name of ours stands out.
+/// Formats a name in bold if it is Nighttrain's.
 pub(crate) fn bold_if_ours(name: &str, text: &str) -> String {
     if is_ours(name) { format!("**{text}**") } else { text.to_owned() }
 }
 
-/// Nothing to say.
+/// Returns the content of an empty cell.
 pub(crate) fn dash() -> String {
     "–".into()
 }

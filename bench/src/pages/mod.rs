@@ -1,4 +1,4 @@
-//! `bench pages` and `bench html`: what is made from the records of measurements.
+//! `bench pages` and `bench html`: pages that are generated from the records of measurements.
 //!
 //! ```text
 //!  bench/records/*.json ─┐            ┌─▶ docs/benchmarks.md            every table, every loss, the machine once
@@ -6,8 +6,8 @@
 //!                                     └─▶ README.md, between two marks  the charts, and a line of losses each
 //!  one record.json ──────────────────────▶ HTML on stdout
 //! ```
-//! Nothing is measured here, and no figure is typed in: where a section says a number, it takes it from the newest
-//! record that measured it ([`set`]). A test holds the committed files to what these records give.
+//! Nothing is measured here, and no figure is written by hand: every number of a section comes from the
+//! newest record that measured it ([`record_set`]). A test checks that the committed files match the records.
 mod cache;
 mod chart;
 mod claims;
@@ -29,11 +29,11 @@ use lab::paired::place::workspace;
 
 use record_set::RecordSet;
 
-/// Removes the records that newer ones replace, and writes docs/benchmarks.md, its charts, and the README's part; answers each
-/// file's name, and what became of it.
+/// Removes superseded records and writes docs/benchmarks.md, its charts, and the README's part; returns a
+/// line for each file with what was done to it.
 ///
 /// # Errors
-/// In words: a record is missing or cannot be read, or a file cannot be written.
+/// A message if a record is missing or cannot be read, or a file cannot be written.
 pub(crate) fn write() -> Result<Vec<String>, String> {
     let root = workspace();
     let mut lines = Vec::new();
@@ -53,7 +53,7 @@ pub(crate) fn write() -> Result<Vec<String>, String> {
     Ok(lines)
 }
 
-/// Writes a file where its text has changed, and answers whether it has.
+/// Writes a file if its text has changed, and returns whether it has.
 fn replace(path: &Path, text: &str) -> io::Result<bool> {
     if fs::read_to_string(path).is_ok_and(|before| before == text) {
         return Ok(false);
@@ -75,7 +75,7 @@ mod tests {
         assert_eq!(set.superseded(), [""; 0], "run `make benchmarks-page`");
     }
 
-    /// Whoever adds a record, or changes the wording, runs `make benchmarks-page`.
+    /// A change of the records or of the wording must be followed by `make benchmarks-page`.
     #[test]
     fn committed_pages_are_those_of_the_records() {
         let root = workspace();

@@ -1,4 +1,4 @@
-//! docs/benchmarks.md as a whole, the charts, and the README's part.
+//! The whole of docs/benchmarks.md, the charts, and the README's part.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,11 +14,11 @@ use crate::pages::markdown::{order, ratio, reflow, table};
 use crate::pages::record_set::{RecordSet, comparison};
 use crate::pages::{cache, claims, feed, mail, pressure, queues};
 
-/// The marks around the README's part.
+/// Lines around the generated part of the README.
 const BEGIN: &str = "<!-- made by `make benchmarks-page`, from the records -->";
 const END: &str = "<!-- until here -->";
 
-/// Each file that is made, from the root of the repository, with its text.
+/// Returns the path of each generated file, relative to the root of the repository, with its text.
 pub(crate) fn files(set: &RecordSet, root: &Path) -> Result<Vec<(String, String)>, String> {
     let readme = fs::read_to_string(root.join("README.md")).map_err(|why| format!("README.md: {why}"))?;
     let mut all = vec![("docs/benchmarks.md".to_owned(), whole(set)?)];
@@ -29,7 +29,7 @@ pub(crate) fn files(set: &RecordSet, root: &Path) -> Result<Vec<(String, String)
     Ok(all)
 }
 
-/// docs/benchmarks.md.
+/// Template of docs/benchmarks.md.
 #[derive(Debug, Template)]
 #[template(path = "benchmarks.md", escape = "none")]
 struct Whole {
@@ -55,7 +55,7 @@ fn whole(set: &RecordSet) -> Result<String, String> {
     Ok(reflow(&whole.render().map_err(|why| why.to_string())?))
 }
 
-/// Each machine once.
+/// Describes each machine of the records once.
 fn machines(set: &RecordSet) -> String {
     let described = |machine: &Machine| {
         format!(
@@ -64,7 +64,7 @@ fn machines(set: &RecordSet) -> String {
             machine.cpu,
             machine.memory_mib as f64 / 1024.0,
             if machine.virtualised { "virtual" } else { "bare metal" },
-            // The rest after the first dash is the build of the host's kernel, which changes.
+            // The part after the first dash names the build of the host's kernel, which changes often.
             machine.kernel.split('-').next().unwrap_or_default(),
             machine.rustc.split(" (").next().unwrap_or_default(),
         )
@@ -110,14 +110,14 @@ fn records(set: &RecordSet) -> String {
     table(&found)
 }
 
-/// A server of the README.
+/// A server in the README, with the bench and scenario of its chart.
 struct Server {
     name: &'static str,
     bench: &'static str,
     scenario: &'static str,
-    /// The unit of work.
+    /// Name of the unit of work.
     unit: &'static str,
-    /// The program that no server can be much below.
+    /// Name of the reference program, whose cost no server can be far below.
     reference: &'static str,
 }
 
@@ -152,7 +152,7 @@ impl Server {
         let found = comparison(record, self.scenario);
         let rows: Vec<_> = order(record, found)
             .iter()
-            // The reference is the line at 1; the second way of ours is on the page.
+            // The reference is the chart's line at 1, and `ours-shared` appears in docs/benchmarks.md only.
             .filter(|name| !is_reference(name) && *name != "ours-shared")
             .filter_map(|name| {
                 let ratio = ratio(found?, name, &record.reference)?;
@@ -182,7 +182,7 @@ impl Server {
     }
 }
 
-/// The README's sentences of losses; [`NOWHERE`] where there is none.
+/// Joins the README's sentences about losses; [`NOWHERE`] if there are none.
 fn sentences(losses: impl IntoIterator<Item = Option<String>>) -> String {
     let all: Vec<String> = losses.into_iter().flatten().collect();
     if all.is_empty() { NOWHERE.into() } else { all.join(". ") }
@@ -234,7 +234,7 @@ fn mail_losses(set: &RecordSet) -> Result<String, String> {
     Ok(sentences(missed.chain(rest)))
 }
 
-/// The part of the README between the marks.
+/// Template of the generated part of the README.
 #[derive(Debug, Template)]
 #[template(path = "readme.md", escape = "none")]
 struct Part {
@@ -264,7 +264,7 @@ fn part(set: &RecordSet) -> Result<String, String> {
     Ok(reflow(&part.render().map_err(|why| why.to_string())?))
 }
 
-/// The README with its part renewed.
+/// Returns the README with its generated part replaced.
 fn with_part(readme: &str, part: &str) -> Result<String, String> {
     let missing = || format!("README.md lacks the line {BEGIN} or {END}");
     let (before, rest) = readme.split_once(BEGIN).ok_or_else(missing)?;

@@ -1,4 +1,4 @@
-//! Stores that are larger than memory: servers beside each other, libraries beside each other, starts.
+//! The section about stores larger than memory: servers, libraries, and restarts.
 
 use askama::Template;
 use lab::paired::spread::{Verdict, median};
@@ -8,7 +8,7 @@ use crate::pages::contenders::{is_ours, plain, shown};
 use crate::pages::markdown::{SourcedTable, bold_if_ours, dash, table, verdict};
 use crate::pages::record_set::{Bound, Pressure, RecordFile, RecordSet, Round, Server};
 
-/// Those with fewer servers say how one of them is, not how it stands beside the others.
+/// Minimum number of servers in a comparison; a record with fewer describes a server by itself.
 const SERVERS_MIN: usize = 3;
 
 fn beside_peers(set: &RecordSet) -> Result<&RecordFile<Pressure>, String> {
@@ -16,7 +16,7 @@ fn beside_peers(set: &RecordSet) -> Result<&RecordFile<Pressure>, String> {
         .ok_or_else(|| format!("no record of bench-pressure has {SERVERS_MIN} servers"))
 }
 
-/// The part of the page about stores that are larger than memory.
+/// Template of the section about stores larger than memory.
 #[derive(Debug, Template)]
 #[template(path = "pressure.md", escape = "none")]
 struct Section {
@@ -30,7 +30,7 @@ struct Section {
     cold: Option<SourcedTable>,
 }
 
-/// A run without peers.
+/// Results of a run without peers.
 #[derive(Debug)]
 struct Alone {
     settings: String,
@@ -103,7 +103,7 @@ pub(crate) fn servers(kept: &RecordFile<Pressure>) -> Table {
         ],
     );
     for row in &kept.record.rows {
-        // A server that was killed while it was filled has empty rounds.
+        // A server that was killed while being filled has empty rounds.
         if middle(row, |round| round.hit_percent) == 0.0 {
             let mut cells = vec![name(row), "–".to_owned()];
             cells.extend(std::iter::repeat_n("–".to_owned(), 6));
@@ -207,8 +207,8 @@ fn cold(set: &RecordSet) -> Option<SourcedTable> {
     Some(SourcedTable::new(kept, table(&found)))
 }
 
-/// Each bound once, as judged last, with its record. The rate of inserts stands in the words of its bound and differs
-/// from run to run.
+/// Returns each bound once with its latest verdict and its record. The text of a bound contains the rate of
+/// inserts, which differs between runs, so bounds are matched by their text before the parenthesis.
 fn judged(set: &RecordSet) -> Vec<(&Bound, &RecordFile<Pressure>)> {
     let mut found: Vec<(&Bound, &RecordFile<Pressure>)> = Vec::new();
     let subject =
@@ -242,7 +242,7 @@ pub(crate) fn goals(set: &RecordSet) -> String {
     table(&found)
 }
 
-/// Goals that were not met, and measures at which peers are better.
+/// Returns sentences about missed goals, and about figures in which a peer is better.
 pub(crate) fn losses(set: &RecordSet) -> Vec<String> {
     let mut all: Vec<String> = judged(set)
         .into_iter()
@@ -255,7 +255,7 @@ pub(crate) fn losses(set: &RecordSet) -> Vec<String> {
     all
 }
 
-/// A goal that was not met, in a sentence.
+/// Describes a missed goal in a sentence.
 fn missed(bound: &Bound) -> String {
     let Bound { of, what, found, bound, .. } = bound;
     if let Some(trace) = what.strip_prefix("hit ratio at equal bytes of memory, trace ") {
@@ -287,7 +287,7 @@ fn missed(bound: &Bound) -> String {
     format!("{of}: {what}: {found} (goal: {bound})")
 }
 
-/// `foyer (S3-FIFO) 60.4%` of the goal `at least foyer, S3-FIFO's 60.4%`.
+/// Returns the peer and its value in a goal: `foyer (S3-FIFO) 60.4%` for `at least foyer, S3-FIFO's 60.4%`.
 fn theirs(goal: &str) -> String {
     let named = goal.trim_start_matches("at least ").trim_start_matches("at most ");
     named
@@ -295,7 +295,7 @@ fn theirs(goal: &str) -> String {
         .map_or_else(|| named.to_owned(), |(name, value)| format!("{} {value}", plain(name)))
 }
 
-/// The numbers of a text without their fractions.
+/// Rounds the numbers in a text to integers.
 fn whole(text: &str) -> String {
     let is_number = |c: char| c.is_ascii_digit() || c == '.';
     let mut out = String::new();
@@ -309,7 +309,8 @@ fn whole(text: &str) -> String {
     out
 }
 
-/// p99 of hits in milliseconds before inserts at full speed and beside them, of the better of ours, if it rises.
+/// Returns the p99 of hits in milliseconds before and during inserts at full speed, for the better of
+/// Nighttrain's two configurations, if it rises.
 pub(crate) fn insert_loss(set: &RecordSet) -> Option<(f64, f64)> {
     let kept = beside_peers(set).ok()?;
     let p99 = |row: &Server| {
@@ -349,7 +350,8 @@ fn better_peers(kept: &RecordFile<Pressure>) -> Vec<String> {
     all
 }
 
-/// Of each trace in memory alone: our share of what is answered, and the best of the others with its.
+/// Returns for each trace replayed in memory: Nighttrain's hit ratio, and the best other library with its hit
+/// ratio.
 pub(crate) fn memory_traces(set: &RecordSet) -> Vec<(String, f64, String, f64)> {
     let Some(kept) = set.pressed(|record| !record.stores.is_empty()) else { return Vec::new() };
     let in_memory = || kept.record.stores.iter().filter(|store| !store.on_disk);

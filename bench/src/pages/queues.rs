@@ -1,4 +1,4 @@
-//! The queues on the page: what `queue-beyond` found in the full run of all claims.
+//! The section about queues: the results of the experiment `queue-beyond` in the full run of all claims.
 
 use askama::Template;
 use lab::report::Verdict;
@@ -7,7 +7,7 @@ use crate::pages::markdown::{list, table};
 use crate::pages::record_set::RecordSet;
 
 const EXPERIMENT: &str = "queue-beyond";
-/// Tables by how their titles begin.
+/// Tables of the section, by the beginning of their titles.
 const TABLES: [&str; 5] = [
     "Transfers an operation",
     "Other keys",
@@ -16,7 +16,7 @@ const TABLES: [&str; 5] = [
     "16,000,000 items of 16 bytes in RAM, compared by key:",
 ];
 
-/// The queues' part of the page.
+/// Template of the section about queues.
 #[derive(Debug, Template)]
 #[template(path = "queues.md", escape = "none")]
 struct Section {

@@ -1,7 +1,7 @@
-//! The committed records, and the search for the newest with a scenario.
+//! The committed records, and the search for the newest one with a scenario.
 //!
-//! A table ("the cost of a hit beside peers") comes from the newest record that measured its scenarios with all
-//! contenders that it needs: a later run of one part does not push the rest out.
+//! A table ("the cost of a hit beside peers") comes from the newest record that measured its scenarios with
+//! all required contenders, so a later run of one part does not replace the rest.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -14,53 +14,53 @@ use serde::Deserialize;
 
 use crate::pages::{contenders, mail};
 
-/// A bench compares with at least so many others, or it is no answer to how we stand beside them.
+/// Minimum number of peers in a comparison that the page shows.
 const PEERS_MIN: usize = 2;
 
-/// All of them, the newest last.
+/// All committed records, the newest last.
 #[derive(Debug)]
 pub(crate) struct RecordSet {
     pub(crate) paired: Vec<RecordFile<Record>>,
     pub(crate) pressure: Vec<RecordFile<Pressure>>,
-    /// Single experiments, from before they were all in one run.
+    /// Records of single experiments, from before one run covered all of them.
     pub(crate) experiments: Vec<RecordFile<Lab>>,
-    /// `docs/lab/results.json`: all claims in one run.
+    /// `docs/lab/results.json`: the run that covers all claims.
     pub(crate) lab: RecordFile<Lab>,
 }
 
-/// A record and its file.
+/// A record and the path of its file.
 #[derive(Debug)]
 pub(crate) struct RecordFile<T> {
-    /// From the root of the repository.
+    /// Path relative to the root of the repository.
     pub(crate) path: String,
     pub(crate) record: T,
 }
 
 impl<T> RecordFile<T> {
-    /// Links to it from `docs/`: to read, and with every sample.
+    /// Returns links from `docs/` to the record's text and to its samples.
     pub(crate) fn links(&self) -> String {
         let json = format!("../{}", self.path);
         let text = json.replace(".json", ".md");
         format!("[Record]({text}) ([all samples]({json}))")
     }
 
-    /// The short link, for a cell.
+    /// Returns a short link for a table cell.
     pub(crate) fn link(&self) -> String {
         format!("[{}](../{})", self.name(), self.path)
     }
 
-    /// A link from the README.
+    /// Returns a link from the README.
     pub(crate) fn readme_link(&self) -> String {
         format!("[{}]({})", self.name(), self.path.replace(".json", ".md"))
     }
 
-    /// The file's name without its ending.
+    /// Returns the file's name without its extension.
     pub(crate) fn name(&self) -> &str {
         self.path.rsplit('/').next().unwrap_or_default().trim_end_matches(".json")
     }
 }
 
-/// A record of `make bench PART=pressure`, with the fields that the page shows.
+/// A record of `make bench PART=pressure`, reduced to the fields that the page shows.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Pressure {
     pub(crate) date: String,
@@ -74,7 +74,7 @@ pub(crate) struct Pressure {
     pub(crate) figures: Vec<Bound>,
 }
 
-/// A server whose store is larger than its memory.
+/// Results of a server whose store is larger than its memory.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Server {
     pub(crate) name: String,
@@ -84,7 +84,7 @@ pub(crate) struct Server {
     pub(crate) remarks: Vec<String>,
 }
 
-/// The phases of a server in one round; latencies are p50, p99 and p99.9 in µs.
+/// Results of a server's phases in one round; latencies are p50, p99 and p99.9 in µs.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Round {
     pub(crate) calm_us: [f64; 3],
@@ -96,7 +96,7 @@ pub(crate) struct Round {
     pub(crate) cpu_us: f64,
 }
 
-/// The store in one process, whose objects lie on the disk.
+/// Results of the store in one process, with its objects on the disk.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Cold {
     pub(crate) paging: String,
@@ -105,7 +105,7 @@ pub(crate) struct Cold {
     pub(crate) cold_cpu_us: f64,
 }
 
-/// A library that replayed a trace.
+/// Results of a library that replayed a trace.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Store {
     pub(crate) store: String,
@@ -124,7 +124,7 @@ impl Store {
     }
 }
 
-/// A start with a store that is there already.
+/// Results of a start with an existing store file.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Start {
     pub(crate) after: String,
@@ -134,7 +134,7 @@ pub(crate) struct Start {
     pub(crate) metadata_bytes: f64,
 }
 
-/// A bound in words, as `bench-pressure` judges.
+/// A figure of `bench-pressure` with its bound, as text, and its verdict.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Bound {
     pub(crate) of: String,
@@ -144,7 +144,7 @@ pub(crate) struct Bound {
     pub(crate) verdict: lab::paired::spread::Verdict,
 }
 
-/// A run of experiments.
+/// A run of the lab's experiments.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Lab {
     pub(crate) date: String,
@@ -152,7 +152,7 @@ pub(crate) struct Lab {
     pub(crate) experiments: Vec<Experiment>,
 }
 
-/// One of them.
+/// Results of one experiment.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Experiment {
     pub(crate) name: String,
@@ -163,7 +163,7 @@ pub(crate) struct Experiment {
     pub(crate) seconds: f64,
 }
 
-/// A record of any kind, told by the fields that only this kind has.
+/// A record of any kind, recognised by the fields that only this kind has.
 #[derive(Debug)]
 pub(crate) enum AnyRecord {
     Paired(Record),
@@ -171,7 +171,7 @@ pub(crate) enum AnyRecord {
     Lab(Lab),
 }
 
-/// Reads a record of any kind.
+/// Parses a record of any kind.
 pub(crate) fn parse(text: &str) -> Result<AnyRecord, String> {
     let value: serde_json::Value = serde_json::from_str(text).map_err(|why| why.to_string())?;
     let has = |name: &str| value.get(name).is_some();
@@ -188,10 +188,10 @@ pub(crate) fn parse(text: &str) -> Result<AnyRecord, String> {
 }
 
 impl RecordSet {
-    /// Reads them all.
+    /// Reads all records below `root`.
     ///
     /// # Errors
-    /// When a file cannot be read, with its name.
+    /// A message with the file's name if it cannot be read.
     pub(crate) fn read(root: &Path) -> Result<Self, String> {
         let directory = "bench/records";
         let mut names: Vec<String> = fs::read_dir(root.join(directory))
@@ -218,7 +218,7 @@ impl RecordSet {
         Ok(Self { paired, pressure, experiments, lab: RecordFile { path, record } })
     }
 
-    /// The newest record of `bench` with this scenario, in which ours and peers took part.
+    /// Returns the newest record of `bench` that has this scenario with Nighttrain and enough peers.
     pub(crate) fn beside_peers(&self, bench: &str, scenario: &str) -> Result<&RecordFile<Record>, String> {
         self.newest(bench, |record| {
             comparison(record, scenario).is_some_and(|found| {
@@ -229,7 +229,7 @@ impl RecordSet {
         .ok_or_else(|| format!("no record of {bench} has {scenario} with ours and {PEERS_MIN} peers"))
     }
 
-    /// The newest record of `bench` that satisfies this.
+    /// Returns the newest record of `bench` that satisfies `wanted`.
     pub(crate) fn newest(
         &self,
         bench: &str,
@@ -238,12 +238,12 @@ impl RecordSet {
         self.paired.iter().rev().find(|kept| kept.record.name == bench && wanted(&kept.record))
     }
 
-    /// The newest record under pressure that satisfies this.
+    /// Returns the newest record of `bench-pressure` that satisfies `wanted`.
     pub(crate) fn pressed(&self, wanted: impl Fn(&Pressure) -> bool) -> Option<&RecordFile<Pressure>> {
         self.pressure.iter().rev().find(|kept| wanted(&kept.record))
     }
 
-    /// Every bound of `bench` once, each as it was judged last.
+    /// Returns every bound of `bench` once, with its latest verdict.
     pub(crate) fn bounds(&self, bench: &str) -> Vec<(&Figure, &RecordFile<Record>)> {
         let mut found: BTreeMap<&str, (usize, &Figure, &RecordFile<Record>)> = BTreeMap::new();
         let mut order = 0;
@@ -264,8 +264,8 @@ impl RecordSet {
         all.into_iter().map(|(_, figure, kept)| (figure, kept)).collect()
     }
 
-    /// Records in which nothing is the newest: a newer one has each of their scenarios, with peers where they have peers, and each
-    /// of their tables.
+    /// Returns the records that newer ones replace: newer records have each of their scenarios (with peers if
+    /// they have peers) and each of their tables.
     pub(crate) fn superseded(&self) -> Vec<&str> {
         let (mut kept, mut seen) = (Vec::new(), BTreeSet::new());
         let all = self.paired.iter().rev().map(|one| (&one.path, subjects(&one.record)));
@@ -288,7 +288,7 @@ impl RecordSet {
         paths.filter(|path| !kept.contains(path)).map(String::as_str).collect()
     }
 
-    /// Every machine of a record on the page.
+    /// Iterates over the machines of all records.
     pub(crate) fn machines(&self) -> impl Iterator<Item = &Machine> {
         let paired = self.paired.iter().map(|kept| &kept.record.machine);
         let pressure = self.pressure.iter().map(|kept| &kept.record.machine);
@@ -297,7 +297,8 @@ impl RecordSet {
     }
 }
 
-/// The subjects of a record: its scenarios, apart with and without peers, its tables, other programs' measurements.
+/// Returns the subjects of a record: its scenarios, those with peers once more, its tables, and measurements
+/// by other programs.
 fn subjects(record: &Record) -> Vec<String> {
     let name = &record.name;
     let mut all = Vec::new();
@@ -308,7 +309,7 @@ fn subjects(record: &Record) -> Vec<String> {
             all.push(format!("{name} {} beside peers", one.scenario));
         }
     }
-    // Titles go on with figures.
+    // Titles are compared only up to their first digit or comma, because figures may follow.
     let start = |title: &str| {
         title.split(|c: char| c.is_ascii_digit() || c == ',').next().unwrap_or_default().to_owned()
     };
@@ -339,12 +340,12 @@ fn file(root: &Path, path: &str) -> Result<AnyRecord, String> {
     parse(&text).map_err(|why| format!("{path}: {why}"))
 }
 
-/// A scenario of a record.
+/// Finds a scenario in a record.
 pub(crate) fn comparison<'a>(record: &'a Record, scenario: &str) -> Option<&'a Comparison> {
     record.comparisons.iter().find(|comparison| comparison.scenario == scenario)
 }
 
-/// A table of a record, by how its title begins.
+/// Finds a table by the beginning of its title.
 pub(crate) fn table<'a>(tables: &'a [Table], title: &str) -> Option<&'a Table> {
     tables.iter().find(|table| table.title.starts_with(title))
 }

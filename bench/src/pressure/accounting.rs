@@ -1,16 +1,18 @@
-//! The kernel's accounting of who waits for the disk (`kernel.task_delayacct`): switched on for a run, and back again.
+//! The kernel's delay accounting (`kernel.task_delayacct`), which measures waits for the disk: switched on
+//! for a run, and off again afterwards.
 
 use std::fs;
 
 const SWITCH: &str = "/proc/sys/kernel/task_delayacct";
 
-/// On while it lives.
+/// Guard that keeps delay accounting switched on.
 pub(crate) struct DelayAccounting {
     was_off: bool,
 }
 
 impl DelayAccounting {
-    /// `None` where the kernel has none, or we may not: what is waited for the disk is not known then.
+    /// Switches delay accounting on. `None` if the kernel has none or permission is missing: then waits for
+    /// the disk are unknown.
     pub(crate) fn on() -> Option<Self> {
         let was_off = fs::read_to_string(SWITCH).ok()?.trim() == "0";
         if was_off {
@@ -23,7 +25,7 @@ impl DelayAccounting {
 impl Drop for DelayAccounting {
     fn drop(&mut self) {
         if self.was_off {
-            // The old value; it was writable before.
+            // An error is not expected, because the file was writable before.
             let _ = fs::write(SWITCH, "0");
         }
     }

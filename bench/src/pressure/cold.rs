@@ -1,11 +1,12 @@
-//! `--scenario cold`: how much of the disk's own rate the store hands on as hits, in one process.
+//! `--scenario cold`: the store's rate of hits from the disk, as a share of the disk's own rate, in one
+//! process.
 //!
 //! ```text
 //!   memory cgroup: fill a store of 19 memories ─▶ rounds of ┌ raw: 16 threads, whole objects' sizes, O_DIRECT
 //!                                                           └ cold: one loop, 64 who ask, 16 helpers, restored in memory
 //! ```
-//! No server and no sockets: those cost more processor than the reading, and this machine's cores would be measured
-//! instead. Only what came from the disk counts as cold.
+//! The scenario has no server and no sockets: those cost more CPU time than the reads, and would make this
+//! machine's cores the limit. Only objects that came from the disk count as cold hits.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -28,9 +29,9 @@ use crate::pressure::stores::{Location, cpu_s};
 use lab::peers::PeerError;
 
 const TASK: &str = "NIGHTTRAIN_BENCH_PRESSURE_COLD";
-/// Requests at once: enough that every helper has a read waiting.
+/// Number of concurrent requests: enough that every helper always has a read to do.
 const WORKERS: u64 = 64;
-/// Bytes that are put before the disk is waited for.
+/// Bytes that are stored before the filling waits for the disk.
 const SETTLE_BYTES: u64 = 4 << 20;
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -43,29 +44,29 @@ struct Task {
     rounds: usize,
     seconds: f64,
     directory: PathBuf,
-    /// A file as long as the store for raw reads. It is written everywhere, because reserved bytes are not
-    /// read from the disk.
+    /// A file of the store's size for raw reads. Every byte is written, because the kernel answers reads of
+    /// merely reserved space without the disk.
     raw: PathBuf,
 }
 
-/// The result of a way of paging.
+/// Result of one paging mode.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Cold {
     pub(crate) paging: String,
-    /// A second, for each round: reads of the disk by itself, and cold hits of the store.
+    /// Rates per second for each round: raw reads of the disk, and cold hits of the store.
     pub(crate) raw_per_s: Vec<f64>,
     pub(crate) cold_per_s: Vec<f64>,
-    /// Microseconds of the whole process' processor time, each.
+    /// CPU time of the whole process in microseconds, per raw read and per cold hit.
     pub(crate) raw_cpu_us: f64,
     pub(crate) cold_cpu_us: f64,
-    /// Reads that helpers made, for each cold hit; none without any.
+    /// Reads by helpers per cold hit; `None` if there was no hit.
     pub(crate) reads_an_object: Option<f64>,
-    /// Of the loop's thread, during the cold hits.
+    /// Major page faults of the loop's thread during the cold hits.
     pub(crate) loop_major_faults: u64,
     pub(crate) fill_mib_per_s: f64,
 }
 
-/// A child's way in: does its task and ends, or returns if this is no child.
+/// Entry point of a child process: performs its task and exits, or returns if this process is not a child.
 pub(crate) fn do_task() {
     do_task_and_exit(TASK, |task: &Task| {
         task.group.enter()?;
@@ -73,7 +74,7 @@ pub(crate) fn do_task() {
     });
 }
 
-/// Measures both ways of paging, each in a process and a group of its own.
+/// Measures both paging modes, each in its own process and memory cgroup.
 pub(crate) fn run(
     directory: &Path,
     memory_bytes: u64,
@@ -110,7 +111,7 @@ pub(crate) fn run(
     Ok(found)
 }
 
-/// Nothing that a disk could leave out.
+/// Fills a file with random bytes, which no disk can compress or skip.
 fn write_noise(path: &Path, bytes: u64) -> io::Result<()> {
     let mut out = io::BufWriter::with_capacity(1 << 20, File::create_new(path)?);
     let mut draws = Draws::new(1);
@@ -123,7 +124,7 @@ fn write_noise(path: &Path, bytes: u64) -> io::Result<()> {
 fn measured(task: &Task) -> io::Result<Cold> {
     let path = task.directory.join("store");
     let paging = if task.is_kernel { ReadMode::Kernel } else { ReadMode::Direct };
-    // Of the memory a third for objects: what waits to be written, what is being read and the directory need theirs.
+    // Objects get a third of the memory; the rest is for pending writes, current reads and the directory.
     let file = Some((path.as_path(), task.store_bytes, paging));
     let (ours, completions) = Ours::open(&Sizes { memory_bytes: task.memory_bytes / 3, file })?;
     let ours = Rc::new(ours);
@@ -180,7 +181,8 @@ async fn fill(ours: &Ours, objects: u64) -> io::Result<u64> {
     Ok(all)
 }
 
-/// Asks for objects all over the store for a while; how many came from the disk, in how many seconds.
+/// Requests objects from the whole store for `task.seconds`; returns the number of hits from the disk, and
+/// the elapsed seconds.
 async fn asked(ours: &Rc<Ours>, task: &Task, round: u64) -> io::Result<(u64, f64)> {
     let (begun, found) = (Instant::now(), Rc::new(Cell::new(0)));
     let end = begun + Duration::from_secs_f64(task.seconds);
@@ -194,7 +196,7 @@ async fn asked(ours: &Rc<Ours>, task: &Task, round: u64) -> io::Result<(u64, f64
                     if ours.look(draws.bits() % objects).await? == Location::OnDisk {
                         found.set(found.get() + 1);
                     }
-                    // Hits in memory never wait, and other requests need their turn.
+                    // A hit in memory never waits, so the task yields to let other requests run.
                     tokio::task::yield_now().await;
                 }
                 Ok::<_, io::Error>(())

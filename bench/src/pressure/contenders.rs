@@ -1,8 +1,9 @@
-//! The contenders, and how each is started in its memory cgroup, with a store on the disk (`bench/pressure/`).
+//! The compared servers, and how each is started in its memory cgroup with a store on the disk
+//! (`bench/pressure/`).
 //!
-//! All of them: one core, the same limit on memory and page cache together, the same bytes of store on the same file
-//! system, no logs. As root the peers run as an unprivileged user, which each of them would insist on by itself in a
-//! different way.
+//! Every contender has one core, the same limit on memory including page cache, a store of the same size on
+//! the same file system, and no logs. When the bench runs as root, the peers run as an unprivileged user,
+//! because each of them would otherwise drop privileges in its own way.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -18,12 +19,13 @@ use lab::paired::tree::Tree;
 use crate::pressure::load::Client;
 use lab::peers::{PeerError, UNPRIVILEGED, hand_over, last_words};
 
-/// How long a server may take until it answers (Traffic Server initialises its storage, Squid its directories).
+/// Time that a server may take until it answers (Traffic Server initialises its storage first, Squid its
+/// directories).
 const READY_WAIT: Duration = Duration::from_secs(60);
 const READY_POLL: Duration = Duration::from_millis(5);
-/// An object that nobody else asks for.
+/// ID of an object that only the readiness check requests.
 const PROBE: u64 = u64::MAX >> 1;
-/// Keys that a megabyte of nginx's zone holds.
+/// Number of keys per MiB of nginx's key zone.
 const KEYS_IN_MIB: u64 = 8_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,11 +57,11 @@ impl Contender {
         matches!(self, Self::OursKernel | Self::OursDirect)
     }
 
-    /// The beginning of the names of the threads that serve.
+    /// Returns the prefix of the names of the threads that serve requests.
     pub(crate) const fn loops(self) -> &'static str {
         match self {
             Self::OursKernel | Self::OursDirect => "cache-0",
-            // A thread waits for each client: they are all loops here.
+            // Varnish has a thread per connection, so all of its worker threads count.
             Self::Varnish => "cache-worker",
             Self::Nginx => "nginx",
             Self::TrafficServer => "[ET_NET",
@@ -67,7 +69,7 @@ impl Contender {
         }
     }
 
-    /// The program, or what to do to have it.
+    /// Returns the path of the program, or a message with the command that installs it.
     pub(crate) fn program(self) -> Result<PathBuf, String> {
         let packaged = |name: &str| {
             find(name).ok_or_else(|| format!("{} is not installed: sudo bench/install-peers.sh", self.name()))
@@ -81,7 +83,7 @@ impl Contender {
         }
     }
 
-    /// The version in the program's own words.
+    /// Returns the version that the program reports.
     pub(crate) fn version(self, program: &Path) -> String {
         let flag = match self {
             Self::OursKernel | Self::OursDirect => "--version",
@@ -92,7 +94,7 @@ impl Contender {
     }
 }
 
-/// Our program, if it is built and can keep its store on a file.
+/// Returns the `nighttrain` program, if it is built and supports a store on a file.
 fn ours() -> Result<PathBuf, String> {
     let program = place::ours()?;
     let help =
@@ -104,11 +106,11 @@ fn ours() -> Result<PathBuf, String> {
     }
 }
 
-/// The conditions of a server's start.
+/// Resources and settings that a server is started with.
 pub(crate) struct Ground<'a> {
     pub(crate) contender: Contender,
     pub(crate) program: &'a Path,
-    /// A directory of the server's own, on a disk.
+    /// The server's own directory, on a disk.
     pub(crate) directory: &'a Path,
     pub(crate) group: &'a Group,
     pub(crate) core: usize,
@@ -116,21 +118,22 @@ pub(crate) struct Ground<'a> {
     pub(crate) memory_mib: u64,
     pub(crate) store_mib: u64,
     pub(crate) objects: u64,
-    /// Of the server and of our admin server; the same at each start, because the host is part of an object's key.
+    /// Ports of the server and of Nighttrain's admin server. They stay the same at each start, because the
+    /// host and port are part of an object's key.
     pub(crate) ports: (u16, u16),
 }
 
-/// A server that answers.
+/// A running server that answers requests.
 pub(crate) struct Server {
     pub(crate) port: u16,
-    /// Of our admin server.
+    /// Port of Nighttrain's admin server.
     pub(crate) admin_port: u16,
     pub(crate) tree: Tree,
-    /// From its start to its first good answer.
+    /// Seconds from the start to the first correct answer.
     pub(crate) ready_s: f64,
 }
 
-/// Starts a server in its group and waits until it answers.
+/// Starts a server in its cgroup and waits until it answers.
 pub(crate) fn start(ground: &Ground<'_>) -> Result<Server, PeerError> {
     let name = ground.contender.name();
     let (port, admin_port) = ground.ports;
@@ -167,7 +170,8 @@ impl Ground<'_> {
                 arguments.extend(["-a".into(), format!("127.0.0.1:{port}")]);
                 let storage = format!("file,{directory}/store,{}M,4096,random", self.store_mib);
                 arguments.extend(["-s".into(), storage]);
-                // A thread per busy connection is its design; small stacks and log, for so little memory.
+                // Varnish uses one thread per busy connection. Its shared-memory log is small, to fit the
+                // memory limit.
                 for parameter in
                     ["thread_pools=1", "thread_pool_min=100", "thread_pool_max=400", "vsl_space=1M"]
                 {
@@ -177,7 +181,7 @@ impl Ground<'_> {
             }
             Contender::Nginx => {
                 let path = file("nginx.conf", include_str!("../../pressure/nginx.conf"))?;
-                // Before the configuration is read, it would open the package's log.
+                // nginx would otherwise open the package's error log before it reads the configuration.
                 let log = format!("{directory}/error.log");
                 vec!["-c".into(), text(path), "-p".into(), directory.into_owned(), "-e".into(), log]
             }
@@ -185,7 +189,7 @@ impl Ground<'_> {
                 for below in ["etc", "share", "state", "run", "log", "cache"] {
                     fs::create_dir_all(self.directory.join(below))?;
                 }
-                // The package's own files for everything that is not about this bench.
+                // Settings that do not matter to the bench come from the package's own files.
                 for entry in
                     fs::read_dir("/etc/trafficserver")?.flatten().filter(|entry| entry.path().is_file())
                 {
@@ -214,8 +218,9 @@ impl Ground<'_> {
 
     fn ours(&self, port: u16, admin_port: u16) -> Vec<String> {
         let kernel = self.contender == Contender::OursKernel;
-        // The rest is for the process, its buffers and what is known of each object (the program counts them together
-        // at its start and refuses what does not fit), and with `kernel` for the page cache.
+        // The rest of the memory is for the process, its buffers and the metadata of each object (Nighttrain
+        // adds them up at its start and refuses sizes that do not fit), and with `kernel` paging for the page
+        // cache.
         let percent = if kernel { 35 } else { 45 };
         [
             "cache",
@@ -240,8 +245,9 @@ impl Ground<'_> {
         .into()
     }
 
-    /// The program with `arguments`: in the group before it is anything, on its core, and as nobody if it is a peer and
-    /// we are somebody. Hands the directory over: call when all is in it.
+    /// Returns a command that runs the program with `arguments` on its core. The shell joins the cgroup
+    /// before it executes the program; a peer runs as an unprivileged user if the bench runs as root. Call it
+    /// last, because it changes the directory's owner.
     fn inside(&self, arguments: &[String]) -> Result<Command, PeerError> {
         let mut command = Command::new("sh");
         command.args(["-c", "echo $$ > \"$0\" && exec \"$@\""]).arg(self.group.path().join("cgroup.procs"));
@@ -255,7 +261,7 @@ impl Ground<'_> {
         Ok(command)
     }
 
-    /// Writes a configuration with its placeholders filled in.
+    /// Writes a configuration file with its placeholders replaced.
     fn configuration(&self, port: u16, name: &str, template: &str) -> Result<PathBuf, PeerError> {
         let numbers = [
             ("@PORT@", u64::from(port)),

@@ -1,7 +1,8 @@
-//! Our figures against their bounds, each with a verdict.
+//! Figures of Nighttrain with their bounds and verdicts.
 //!
-//! A ratio is taken round by round, and its verdict follows [`lab::paired::spread`]: *met* if the whole 95% interval of
-//! its median is within the bound, *not met* if all of it is beyond, *too noisy to say* in between.
+//! A ratio is computed per round, and its verdict follows [`lab::paired::spread`]: *met* if the whole 95%
+//! interval of its median is within the bound, *not met* if all of it is beyond, *too noisy to say* in
+//! between.
 
 use lab::paired::spread::{ROUNDS_MIN, Ratio, Spread, Verdict, median};
 use serde::Serialize;
@@ -13,15 +14,17 @@ use crate::pressure::row::{Late, Round, Row};
 use crate::pressure::start_again::Start;
 use crate::pressure::stores::Replay;
 
-/// With `kernel` a loop may fault once in so many answers; with `direct` never.
+/// Number of answers per major page fault that a loop may have with `kernel` paging; with `direct` paging it
+/// may have none.
 const ANSWERS_A_FAULT_KERNEL: u64 = 10_000_000;
 const HOT_TIMES_MAX: f64 = 2.0;
 const INSERT_TIMES_MAX: f64 = 1.25;
 const COLD_SHARE_MIN: f64 = 0.8;
-/// A read at the edge of a block may be made anew; more would be reading twice.
+/// Maximum number of reads per object. A few reads at the edge of a block may be repeated; more would mean
+/// that objects are read twice.
 const READS_AN_OBJECT_MAX: f64 = 1.005;
 const LATER_THAN_IDLE_US_MAX: f64 = 1_000.0;
-/// Fewest looks that have a p99.99.
+/// Minimum number of lateness samples for a p99.99.
 const LOOKS_MIN: u64 = 10_000;
 const ABOVE_UNCHECKED_NS_MAX: f64 = 50.0;
 const START_CLEAN_S_MAX: f64 = 10.0;
@@ -29,12 +32,12 @@ const START_KILLED_S_MAX: f64 = 30.0;
 const START_OBJECTS: u64 = 10_000_000;
 const METADATA_BYTES_MAX: f64 = 64.0;
 
-/// One line.
+/// A measured value with its bound and verdict, one line of the report.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Figure {
-    /// The server or store.
+    /// Name of the server or store.
     pub(crate) of: String,
-    /// The measurement.
+    /// Description of the measurement.
     pub(crate) what: String,
     pub(crate) found: String,
     pub(crate) bound: String,
@@ -42,7 +45,7 @@ pub(crate) struct Figure {
 }
 
 impl Record {
-    /// All that was measured of ours.
+    /// Computes all figures of Nighttrain.
     pub(crate) fn figures(&self) -> Vec<Figure> {
         let mut figures = Vec::new();
         for row in self.rows.iter().filter(|row| row.is_ours() && !row.rounds.is_empty()) {
@@ -135,12 +138,12 @@ impl Record {
         figures
     }
 
-    /// Those peers that answered.
+    /// Iterates over the peers that answered requests.
     fn peers(&self) -> impl Iterator<Item = &Row> {
         self.rows.iter().filter(|row| !row.is_ours() && row.answers > 0)
     }
 
-    /// The peer with the least of something.
+    /// Returns the peer with the smallest median of a value.
     fn best_peer(&self, value: impl Fn(&Round) -> f64) -> Option<(&str, Spread)> {
         self.peers()
             .filter_map(|row| Some((row.name.as_str(), row.spread(&value)?)))
@@ -163,7 +166,7 @@ fn yes(met: bool) -> Verdict {
     if met { Verdict::Met } else { Verdict::NotMet }
 }
 
-/// A ratio of two of each round, against the most that it may be.
+/// Judges a ratio of two values of each round, which may be at most `most`.
 fn times(row: &Row, of: impl Fn(&Round) -> (f64, f64), most: f64) -> (String, Verdict) {
     let (above, below): (Vec<_>, Vec<_>) = row.rounds.iter().map(of).unzip();
     at_most(&above, &below, most)
@@ -180,7 +183,7 @@ fn at_most(above: &[f64], below: &[f64], most: f64) -> (String, Verdict) {
     )
 }
 
-/// Met where all of `own` is at most all of `other`; too noisy where they overlap.
+/// Returns `Met` if every value of `own` is at most every value of `other`, and `TooNoisy` if they overlap.
 fn less(own: &Spread, other: &Spread) -> Verdict {
     if own.rounds < ROUNDS_MIN || other.rounds < ROUNDS_MIN {
         Verdict::TooNoisy
@@ -201,7 +204,8 @@ fn within(spread: &Spread, digits: usize) -> String {
     format!("{:.digits$} ({:.digits$}–{:.digits$})", spread.median, spread.min, spread.max)
 }
 
-/// The histogram says between which bounds, so that there is a verdict only where the bounds leave no doubt.
+/// Compares the p99.99 lateness under load with the idle loop's. The histogram gives only a range for each,
+/// so there is a verdict only if the ranges leave no doubt.
 fn later(idle: &Late, loaded: &Late) -> (String, Verdict) {
     let between = |(low, high): (f64, f64)| format!("{low:.0} to {high:.0} µs");
     let found = format!(
@@ -212,7 +216,8 @@ fn later(idle: &Late, loaded: &Late) -> (String, Verdict) {
         idle.looks
     );
     let verdict = if loaded.p9999_us.1 <= idle.p9999_us.0 + LATER_THAN_IDLE_US_MAX {
-        // Of fewer looks it is the latest of all, which is more than p99.99.
+        // With fewer samples, the reported value is the maximum, which is above the p99.99; `Met` holds all
+        // the same.
         Verdict::Met
     } else if loaded.p9999_us.0 > idle.p9999_us.1 + LATER_THAN_IDLE_US_MAX
         && loaded.looks >= LOOKS_MIN
@@ -229,7 +234,7 @@ fn of_cold(cold: &Cold) -> [Figure; 3] {
     let of = format!("store, {}", cold.paging);
     let shares: Vec<f64> =
         cold.cold_per_s.iter().zip(&cold.raw_per_s).map(|(cold, raw)| cold / raw).collect();
-    // The rule is about "at most": what lacks to the disk's rate.
+    // The verdict's rule needs an upper bound, so it judges the share that is missing to the disk's rate.
     let lacks: Vec<f64> = shares.iter().map(|share| 1.0 - share).collect();
     let (_, verdict) = at_most(&lacks, &vec![1.0; lacks.len()], 1.0 - COLD_SHARE_MIN);
     let figure = |what: &str, found, bound: String, verdict| Figure {
@@ -264,7 +269,7 @@ fn of_cold(cold: &Cold) -> [Figure; 3] {
 fn of_resident(resident: &Resident) -> Figure {
     let above: Vec<f64> =
         resident.hit_ns.iter().zip(&resident.unchecked_ns).map(|(hit, unchecked)| hit - unchecked).collect();
-    // A ratio to one, so that the rule about intervals holds here, too.
+    // The value is judged as a ratio to 1, so that the rule about intervals applies.
     let (found, verdict) = at_most(&above, &vec![1.0; above.len()], ABOVE_UNCHECKED_NS_MAX);
     Figure {
         of: "store".into(),
@@ -278,7 +283,8 @@ fn of_resident(resident: &Resident) -> Figure {
     }
 }
 
-/// Hit ratios are the same in every run; processor times are of one.
+/// Computes the figures of the libraries. Hit ratios are the same in every run; CPU times come from a single
+/// run.
 fn of_stores(stores: &[Replay]) -> Vec<Figure> {
     let mut figures = Vec::new();
     for own in stores.iter().filter(|store| store.ours) {
@@ -372,7 +378,8 @@ mod tests {
             ..Record::default()
         };
         use Verdict::{Met, NotMet, TooNoisy};
-        // Faults, disk wait, p99 1.5, p99.9 2.5, inserts 1.2, two reads an object, hits, CPU that overlaps.
+        // The figures in order: faults, disk wait, p99 ratio 1.5, p99.9 ratio 2.5, inserts 1.2, two reads per
+        // object, hits, and CPU times that overlap.
         assert_eq!(
             verdicts(&record.figures()),
             [Met, Met, Met, NotMet, Met, NotMet, Met, TooNoisy],

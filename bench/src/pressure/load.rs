@@ -1,10 +1,10 @@
-//! The load: workers with a connection each, that ask when a request is due, or one after the other.
+//! Load generator: workers with one connection each, that send requests at due times or one after the other.
 //!
 //! ```text
 //!   schedule: request i is due at start + i / rate ──▶ the next free worker waits for that moment ─▶ asks ─▶ verifies
 //! ```
-//! With due times, a request that finds no worker free is late from the start, and its lateness is counted: a server
-//! that stalls is late for all who would have come meanwhile.
+//! With due times, a request that finds no free worker is late from the start, and its lateness counts. So
+//! the latencies of a server that stalls include the requests that were due during the stall.
 
 use std::collections::HashSet;
 use std::io::{self, Read, Write};
@@ -23,14 +23,14 @@ const READ_TIMEOUT: Duration = Duration::from_secs(20);
 const HEAD_BYTES_MAX: usize = 16 << 10;
 const HEADERS_MAX: usize = 64;
 
-/// The result of a load.
+/// Results of a load.
 #[derive(Default)]
 pub(crate) struct LoadOutcome {
     pub(crate) answered: u64,
     pub(crate) body_bytes: u64,
-    /// Requests without an answer, with another status than 200, or with other bytes.
+    /// Number of requests without an answer, with another status than 200, or with a wrong body.
     pub(crate) failed: u64,
-    /// The first failure, in words.
+    /// Message of the first failure.
     pub(crate) failure: Option<String>,
     /// Latencies of hot objects.
     pub(crate) hot: Latencies,
@@ -44,7 +44,7 @@ impl LoadOutcome {
         self.answered as f64 / self.seconds
     }
 
-    /// Microseconds from due: p50, p99, p99.9.
+    /// Returns the p50, p99 and p99.9 of hot objects in microseconds, counted from the due times.
     pub(crate) fn hot_us(&self) -> [f64; 3] {
         [0.5, 0.99, 0.999].map(|quantile| self.hot.quantile(LatencyOrigin::Due, quantile) as f64 / 1e3)
     }
@@ -59,26 +59,26 @@ impl LoadOutcome {
     }
 }
 
-/// When requests are due.
+/// Times at which requests are sent.
 #[derive(Clone, Copy)]
 pub(crate) enum Pace {
-    /// Requests a second.
+    /// At due times, with this number of requests per second.
     Due(u64),
-    /// Each request as soon as the last one is answered.
+    /// One after the other, each as soon as the last is answered.
     AtOnce,
 }
 
-/// How nice threads are that share their core with a load that measures.
+/// Nice value of threads that share their core with a measuring load.
 const NICE: i32 = 10;
 
-/// Lets this thread, and those that it starts, have what others leave of the core: else those who measure a latency
-/// would find in it what they waited for the core, and blame a server for it.
+/// Lowers the priority of this thread and of those that it starts. Otherwise the load's threads would wait
+/// for the core, and the measured latency would include that wait.
 pub(crate) fn give_way() {
-    // Where it may not be nice, it is noisy.
+    // If the call fails, the measurement is only noisier.
     let _ = rustix::process::setpriority_process(None, NICE);
 }
 
-/// Asks for `ids`, in order, until they end or the time is over.
+/// Requests `ids` in order, until they end or the time is over.
 pub(crate) fn load(
     port: u16,
     connections: usize,
@@ -90,7 +90,8 @@ pub(crate) fn load(
     let start = Instant::now();
     let end = seconds.map(|seconds| start + Duration::from_secs_f64(seconds));
     let schedule = Mutex::new(ids.zip(0_u32..));
-    // Held for the moment of taking the next one; a panicked worker has failed the run already.
+    // A worker holds the lock only while it takes the next request. A panicked worker has already failed the
+    // run.
     let next = || {
         let taken = schedule.lock().unwrap_or_else(std::sync::PoisonError::into_inner).next();
         taken.map(|(id, number)| {
@@ -125,7 +126,8 @@ fn work(
 ) -> LoadOutcome {
     let mut done = LoadOutcome::default();
     let mut client = Client::new(port);
-    // Else the kernel lets a sleeper sleep 50 µs longer, as long as a hit takes. Where it will not, all are late alike.
+    // The default timer slack would delay each wake-up by 50 µs, as long as a hit takes. If the call fails,
+    // every contender is delayed alike.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
     while let Some((id, due)) = next() {
         if end.is_some_and(|end| due.unwrap_or_else(Instant::now) >= end) {
@@ -146,7 +148,7 @@ fn work(
             Err(error) => {
                 done.failed += 1;
                 done.failure.get_or_insert_with(|| error.to_string());
-                // A server that is gone need not be asked at full speed.
+                // The pause avoids retrying at full speed when the server is gone.
                 thread::sleep(Duration::from_millis(5));
             }
         }
@@ -154,7 +156,7 @@ fn work(
     done
 }
 
-/// One keep-alive connection.
+/// A client with one keep-alive connection.
 pub(crate) struct Client {
     port: u16,
     stream: Option<TcpStream>,
@@ -166,8 +168,8 @@ impl Client {
         Self { port, stream: None, buffer: Vec::new() }
     }
 
-    /// Asks for an object and compares every byte; gives its length. A connection that the server had closed is
-    /// opened anew once.
+    /// Fetches an object and compares every byte of its body; returns the body's length. If the server has
+    /// closed the connection, the request is retried once on a new one.
     pub(crate) fn fetch(&mut self, id: u64) -> Result<usize, PeerError> {
         let fresh = self.stream.is_none();
         match self.exchange(id) {
@@ -177,7 +179,7 @@ impl Client {
     }
 
     fn exchange(&mut self, id: u64) -> Result<usize, PeerError> {
-        // Put back only when all went well.
+        // The connection is stored again only after a successful exchange.
         let mut stream = match self.stream.take() {
             Some(stream) => stream,
             None => {
@@ -221,7 +223,7 @@ fn read_some(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Result<(), PeerErr
     }
 }
 
-/// Bytes of the head and length of the body; `None` for "need more".
+/// Parses a response head; returns its length and the body's length; `None` while the head is incomplete.
 fn parse_head(bytes: &[u8]) -> Result<Option<(usize, usize)>, PeerError> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut response = httparse::Response::new(&mut headers);

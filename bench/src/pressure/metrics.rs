@@ -1,33 +1,33 @@
-//! Our server's counters: `/metrics` of its admin port, summed over cores.
+//! Nighttrain's metrics: `/metrics` of its admin port, summed over cores.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::ops::Sub;
 
-/// A reading; the difference of two is what came in between.
+/// A reading of the metrics; the difference of two readings is the change between them.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Metrics {
     /// Counters and gauges by name, without the `_total` that OpenMetrics appends.
     values: BTreeMap<String, f64>,
-    /// Lateness of the loops: looks that were at most so many microseconds late.
+    /// Cumulative histogram of the loops' lateness: samples at most this many microseconds late.
     late: BTreeMap<u64, f64>,
 }
 
-/// Between two bounds of the histogram, in microseconds.
+/// Lower and upper bound of a histogram bucket, in microseconds.
 pub(crate) type Bounds = (f64, f64);
 
 impl Metrics {
-    /// Asks; `None` from whoever has none.
+    /// Reads the metrics from the admin port; `None` if the server has none.
     pub(crate) fn of(admin_port: u16) -> Option<Self> {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, admin_port)).ok()?;
-        // By its own name: the admin server answers nobody who calls it by another.
+        // The admin server rejects requests whose Host is not its own address.
         write!(stream, "GET /metrics HTTP/1.1\r\nHost: 127.0.0.1:{admin_port}\r\nConnection: close\r\n\r\n")
             .ok()?;
         let mut text = String::new();
         stream.read_to_string(&mut text).ok()?;
         let metrics = Self::parse(&text);
-        // A loop that has just begun has not been looked at yet, and counts all the same.
+        // The histogram may still be empty, because a loop that has just started has no lateness sample.
         (!metrics.values.is_empty()).then_some(metrics)
     }
 
@@ -40,7 +40,7 @@ impl Metrics {
             if name == "loop_lateness_seconds_bucket" {
                 let bound = labels.split_once("le=\"").and_then(|(_, rest)| rest.split_once('"'));
                 if let Some(bound) = bound.and_then(|(bound, _)| bound.parse::<f64>().ok()) {
-                    // "+Inf" is read as infinity, and saturates.
+                    // "+Inf" parses as infinity, and the conversion saturates.
                     *metrics.late.entry((bound * 1e6).round() as u64).or_default() += value;
                 }
                 continue;
@@ -51,22 +51,23 @@ impl Metrics {
         metrics
     }
 
-    /// A counter; 0 if there is none of this name.
+    /// Returns a counter or gauge; 0 if there is none of this name.
     pub(crate) fn value(&self, name: &str) -> f64 {
         self.values.get(name).copied().unwrap_or(0.0)
     }
 
-    /// How often the loops were looked at.
+    /// Returns the number of lateness samples.
     pub(crate) fn looks(&self) -> u64 {
         self.late.values().copied().fold(0.0, f64::max) as u64
     }
 
-    /// Looks that were more than so many microseconds late; the bound must be one of the histogram's.
+    /// Returns the number of samples that were more than `bound_us` late; it must be one of the histogram's
+    /// bounds.
     pub(crate) fn later_than_us(&self, bound_us: u64) -> u64 {
         self.looks() - (self.late.get(&bound_us).copied().unwrap_or(0.0) as u64).min(self.looks())
     }
 
-    /// Between which bounds a quantile of the lateness lies.
+    /// Returns the bounds between which a quantile of the lateness lies.
     pub(crate) fn lateness_us(&self, quantile: f64) -> Option<Bounds> {
         let wanted = (self.looks() as f64 * quantile).ceil().max(1.0);
         let mut below = 0.0;

@@ -1,12 +1,13 @@
-//! `bench run pressure`: a store 19 times larger than its memory, ours beside others, in one run.
+//! `bench run pressure`: stores 19 times larger than their memory, in Nighttrain and other programs, in one
+//! run.
 //!
-//! | scenario | what | beside |
+//! | scenario | measured | compared with |
 //! |---|---|---|
 //! | [`servers`] | whole servers, under a memory cgroup: latency, hits, faults, restarts | varnish, nginx, traffic server, squid |
-//! | [`stores`] | the store as a library, fed traces at equal bytes | foyer, segcache (feature `libraries`) |
+//! | [`stores`] | the store as a library, which replays traces at equal bytes | foyer, segcache (feature `libraries`) |
 //! | [`cold`] | cold hits in one process | the disk itself |
 //! | [`resident`] | a hit in memory | an unchecked read of memory |
-//! | [`start_again`] | ten million objects, started again | – |
+//! | [`start_again`] | a restart with ten million objects | – |
 //!
 //! ```text
 //!   memory cgroup, core 0: the server          core 1: origin (bodies from the URL) and the load
@@ -14,10 +15,10 @@
 //!   nginx · trafficserver · squid          ── misses ─►  origin (counts)
 //! ```
 //!
-//! Every server gets the same memory limit, the same bytes of store on the same file system, the same objects
-//! ([`lab::pressure`]) and the same requests at the same due times; latency counts from when a request was due. What
-//! is asked for by the thousand most popular objects is called *hot*; its latency with and without pressure is the
-//! figure.
+//! Every server gets the same memory limit, the same store size on the same file system, the same objects
+//! ([`lab::pressure`]) and the same requests at the same due times; latency counts from the due time of a
+//! request. The thousand most popular objects are called *hot*; the figure is their latency with and without
+//! pressure.
 
 mod accounting;
 mod cold;
@@ -46,7 +47,7 @@ use crate::part::{Contents, Entry};
 use crate::selection::{self, Selection};
 use contenders::Contender;
 
-/// Rounds of phases, by default.
+/// Default number of rounds.
 const ROUNDS: usize = 3;
 
 /// Options of this part.
@@ -54,13 +55,13 @@ const ROUNDS: usize = 3;
 pub(crate) struct Options {
     #[command(flatten)]
     selection: Selection,
-    /// Memory that a server may use, all in all, in MiB. The store is 19 times as large.
+    /// Total memory that a server may use, in MiB. The store is 19 times as large.
     #[arg(long, default_value_t = 128)]
     memory_mib: u64,
-    /// Objects that are asked for by popularity; by default as many as fill nine tenths of the store.
+    /// Objects that are requested by popularity; by default as many as fill nine tenths of the store.
     #[arg(long)]
     objects: Option<u64>,
-    /// Requests a second in the phases with due times.
+    /// Requests per second in the phases with due times.
     #[arg(long, default_value_t = 3_000)]
     rate: u64,
     /// Seconds of each phase.
@@ -75,12 +76,12 @@ pub(crate) struct Options {
     /// Objects of the scenario `start`.
     #[arg(long)]
     start_objects: Option<u64>,
-    /// Where the stores lie: a directory on a disk.
+    /// Directory on a disk for the stores.
     #[arg(long)]
     directory: Option<PathBuf>,
 }
 
-/// Each scenario: its name, its subject, its seconds in full and quick.
+/// Scenarios: name, description, and seconds of a full and of a quick run.
 const SCENARIOS: [(&str, &str, [u64; 2]); 5] = [
     (COLD, "Hits that only the disk has, beside raw reads of it.", [120, 5]),
     (RESIDENT, "Hits in memory, beside unchecked reads.", [30, 2]),
@@ -108,7 +109,7 @@ pub(crate) fn contents(quick: bool) -> Contents {
     }
 }
 
-/// Does the task of a child: a measurement in a process of its own is this program again.
+/// Performs the task of a child process: a measurement in a separate process runs this program again.
 pub(crate) fn do_task() {
     stores::do_task();
     cold::do_task();

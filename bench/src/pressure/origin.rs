@@ -1,6 +1,7 @@
 //! The web server behind every contender: `/o/ID` answers the body of object ID ([`lab::pressure::objects`]).
 //!
-//! One thread a connection, blocking. Its count of requests tells how many were not answered from a store.
+//! The origin uses one blocking thread per connection. Its request count is the number of requests that were not
+//! answered from a store.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -15,7 +16,7 @@ use crate::pressure::load::give_way;
 
 const CONNECTIONS_MAX: usize = 1024;
 const HEAD_LINES_MAX: usize = 100;
-/// Of a connection's thread: its frames are small.
+/// Stack size of a connection's thread, which needs little.
 const STACK_BYTES: usize = 256 << 10;
 
 /// A running origin.
@@ -35,7 +36,7 @@ impl Origin {
         Ok(Self { port, requests })
     }
 
-    /// Requests so far.
+    /// Returns the number of requests so far.
     pub(crate) fn requests(&self) -> u64 {
         self.requests.load(Ordering::Relaxed)
     }
@@ -51,7 +52,7 @@ fn accept(listener: &TcpListener, requests: &Arc<AtomicU64>) {
         open.fetch_add(1, Ordering::Relaxed);
         let (requests, here) = (Arc::clone(requests), Arc::clone(&open));
         let spawned = thread::Builder::new().stack_size(STACK_BYTES).spawn(move || {
-            // A cache that goes away in the middle is its own affair.
+            // A cache may close its connection at any time.
             let _ = serve(stream, &requests);
             here.fetch_sub(1, Ordering::Relaxed);
         });
@@ -102,7 +103,7 @@ fn serve(stream: TcpStream, requests: &AtomicU64) -> io::Result<()> {
     }
 }
 
-/// `/o/ID`, also in absolute form, as some caches ask.
+/// Parses `/o/ID`, also in absolute form, which some caches send.
 fn parse(target: &str) -> Option<u64> {
     target.split_once("/o/")?.1.parse().ok()
 }

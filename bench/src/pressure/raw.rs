@@ -1,4 +1,4 @@
-//! The disk itself: random reads of whole objects past the page cache, by threads that do nothing else.
+//! Speed of the disk itself: random O_DIRECT reads of whole objects, by threads that do nothing else.
 
 use std::io;
 use std::path::Path;
@@ -13,14 +13,14 @@ use lab::pressure::objects;
 
 const BLOCK_BYTES: u64 = 4096;
 
-/// The speed of the disk itself.
+/// Results of the raw reads.
 pub(crate) struct Raw {
     pub(crate) reads_per_second: f64,
-    /// Of all threads, for a read.
+    /// CPU time of all threads per read, in microseconds.
     pub(crate) cpu_us: f64,
 }
 
-/// Reads objects' sizes at random places of `file` for `seconds`.
+/// Reads the sizes of random objects at random offsets of `file` for `seconds`.
 pub(crate) fn read(file: &Path, objects: u64, threads: usize, seconds: f64) -> io::Result<Raw> {
     let blocks =
         std::fs::metadata(file)?.len() / BLOCK_BYTES - u64::from(objects::LARGE_BYTES) / BLOCK_BYTES - 1;
@@ -36,11 +36,12 @@ pub(crate) fn read(file: &Path, objects: u64, threads: usize, seconds: f64) -> i
                     let mut draws = Draws::new(number as u64);
                     while !stop.load(Ordering::Relaxed) {
                         let id = draws.bits() % objects;
-                        // An object starts anywhere in a block, so that it touches one more than it fills.
+                        // An object may start anywhere in a block, so it can touch one block more than it
+                        // fills.
                         let whole = u64::from(objects::bytes(id)).next_multiple_of(BLOCK_BYTES);
                         let len = whole + if draws.below(2) == 0 { BLOCK_BYTES } else { 0 };
                         let at = draws.bits() % blocks * BLOCK_BYTES;
-                        // At most two large objects: fits.
+                        // The length is at most that of two large objects, so the conversion is lossless.
                         source.read(at, Span::new(&memory, 0..len as usize))?;
                         reads.fetch_add(1, Ordering::Relaxed);
                     }

@@ -1,4 +1,5 @@
-//! The record as text and as JSON: a table for each scenario, then every figure with its bound and its verdict.
+//! The record as text and as JSON: a table for each scenario, then every figure with its bound and its
+//! verdict.
 
 use std::fmt::Write as _;
 use std::io;
@@ -15,14 +16,14 @@ use crate::pressure::row::{Row, Warm};
 use crate::pressure::start_again::Start;
 use crate::pressure::stores::Replay;
 
-/// A whole run.
+/// Results of a whole run.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Record {
     pub(crate) date: String,
     pub(crate) commit: String,
     pub(crate) machine: Option<Machine>,
     pub(crate) settings: Vec<(String, String)>,
-    /// True where the kernel counts waits for the disk.
+    /// True if the kernel measures waits for the disk (delay accounting).
     pub(crate) is_wait_counted: bool,
     pub(crate) rows: Vec<Row>,
     pub(crate) cold: Vec<Cold>,
@@ -162,7 +163,7 @@ impl Record {
         }
     }
 
-    /// Writes `bench-pressure-DATE.json` and `.md` into `directory`; answers the text's path.
+    /// Writes `bench-pressure-DATE.json` and `.md` into `directory`; returns the path of the `.md` file.
     pub(crate) fn write(&self, directory: &Path) -> io::Result<PathBuf> {
         #[derive(Serialize)]
         struct Whole<'a> {
@@ -171,7 +172,7 @@ impl Record {
             figures: Vec<Figure>,
         }
         std::fs::create_dir_all(directory)?;
-        // Colons are no part of a file name on every system.
+        // Some systems do not allow colons in file names.
         let stem = format!("bench-pressure-{}", self.date.replace(':', ""));
         let whole = Whole { record: self, figures: self.figures() };
         let json = serde_json::to_string_pretty(&whole)? + "\n";

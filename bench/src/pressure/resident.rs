@@ -1,11 +1,13 @@
-//! `--scenario resident`: what a hit in memory costs above reading the same bytes where they are known to lie.
+//! `--scenario resident`: the cost of a hit in memory, compared with reading the same bytes at a known
+//! address.
 //!
 //! ```text
 //!   unchecked: place[number] ─▶ copy           the bytes lie one after the other, each place is known
 //!   hit:       key (at hand) ─▶ hash ─▶ index ─▶ record, key compared ─▶ copy
 //! ```
-//! Both copy the body to the same buffer, in the same order of numbers, in rounds that take turns. Processor time of
-//! the thread, so that a busy machine does not count (its caches do).
+//! Both copy the body to the same buffer, in the same order of objects, in alternating rounds. The measure is
+//! the thread's CPU time, so another load on the machine does not count (except for its use of the CPU
+//! caches).
 
 use std::hint::black_box;
 use std::io;
@@ -19,28 +21,28 @@ use serde::Serialize;
 
 use crate::pressure::stores::key;
 
-/// A small object.
+/// Body size of a small object.
 const BODY_BYTES: usize = 1024;
-/// A record's header and what rounds it up, at most.
+/// Maximum size of a record's header and padding.
 const BESIDE_BYTES: u64 = 192;
 const ROUNDS: usize = 7;
 const LOOKUPS: usize = 1_000_000;
 const LOOKUPS_QUICK: usize = 10_000;
 const SEED: u64 = 7;
-/// Of the store's hash: the same in each run, so that runs compare.
+/// Seed of the store's hash, fixed so that runs are comparable.
 const HASH_SEED: u64 = 0x5eed;
 
-/// One population.
+/// Results for one number of objects in one order of requests.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Resident {
     pub(crate) objects: u64,
     pub(crate) order: &'static str,
-    /// Nanoseconds for each, a round.
+    /// Nanoseconds per unchecked read and per hit, for each round.
     pub(crate) unchecked_ns: Vec<f64>,
     pub(crate) hit_ns: Vec<f64>,
 }
 
-/// Measures a thousand hot objects and as many as a store of 256 MiB has.
+/// Measures with a thousand hot objects, and with as many objects as fit a store of 256 MiB.
 pub(crate) fn run(quick: bool) -> io::Result<Vec<Resident>> {
     println!("resident hits …");
     let mut found = Vec::new();
@@ -73,7 +75,7 @@ fn population(objects: u64, lookups: usize) -> io::Result<Vec<Resident>> {
     [("evenly", evenly), ("by Zipf", zipf)]
         .into_iter()
         .map(|(order, numbers)| {
-            // The key is there already: making one is not part of a hit.
+            // The keys are made in advance, because making one is not part of a hit.
             let asked: Vec<Key> = numbers.into_iter().map(|number| (number, key(number))).collect();
             let mut found = Resident { objects, order, unchecked_ns: Vec::new(), hit_ns: Vec::new() };
             for _ in 0..ROUNDS {
@@ -99,10 +101,10 @@ fn hit(reader: &Reader, key: &[u8], out: &mut Vec<u8>) -> bool {
     }
 }
 
-/// An object's number, and its key.
+/// Number of an object, and its key.
 type Key = (u64, [u8; 19]);
 
-/// Nanoseconds that `read` takes for one of `asked`.
+/// Returns the nanoseconds that `read` takes on average for each of `asked`.
 fn each_ns(asked: &[Key], mut read: impl FnMut(&Key, &mut Vec<u8>) -> bool) -> io::Result<f64> {
     let mut out = Vec::with_capacity(2 * BODY_BYTES);
     let (begun, mut missed) = (thread_s(), 0_u64);

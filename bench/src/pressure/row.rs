@@ -1,70 +1,73 @@
-//! The results of one server.
+//! Results of one server.
 
 use lab::paired::spread::{Spread, median};
 use serde::Serialize;
 
-/// A start with a store that is there already.
+/// Results of a start with an existing store file.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Warm {
-    /// From the start of the process to its first good answer.
+    /// Seconds from the start of the process to its first correct answer.
     pub(crate) ready_s: f64,
-    /// To when it knows what its file holds; until then it answers as if that were empty. None: it never will.
+    /// Seconds until the store has read the directory of its file; until then it answers as if the file were
+    /// empty. `None` if it never finishes.
     pub(crate) known_s: Option<f64>,
-    /// Of the objects that were asked for, those that the origin was not asked for.
+    /// Percentage of the requested objects that were answered without a request to the origin.
     pub(crate) kept_percent: f64,
 }
 
-/// How late our loop was.
+/// Lateness of Nighttrain's event loop.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(crate) struct Late {
-    /// How often it was looked at: every 10 ms.
+    /// Number of samples, one every 10 ms.
     pub(crate) looks: u64,
-    /// Looks more than a millisecond late.
+    /// Number of samples more than a millisecond late.
     pub(crate) late: u64,
-    /// Between which bounds of its histogram p99.99 lies; of fewer than 10,000 looks that is the latest.
+    /// Histogram bounds of the p99.99; with fewer than 10,000 samples, of the maximum.
     pub(crate) p9999_us: (f64, f64),
 }
 
-/// The phases of one round. Latencies are of hot objects, in microseconds from when they were due: p50, p99, p99.9.
+/// Results of one round's phases. Latencies are the p50, p99 and p99.9 of hot objects, in microseconds from
+/// their due times.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(crate) struct Round {
-    /// Hot objects alone.
+    /// Latencies with requests for hot objects only.
     pub(crate) calm_us: [f64; 3],
-    /// Among all others.
+    /// Latencies among requests for all objects.
     pub(crate) pressure_us: [f64; 3],
-    /// Hot objects alone again, just before the next.
+    /// Latencies with requests for hot objects only, measured again just before the inserts.
     pub(crate) before_inserts_us: [f64; 3],
-    /// While others are inserted.
+    /// Latencies while other objects are inserted.
     pub(crate) inserts_us: [f64; 3],
     pub(crate) insert_mib_per_s: f64,
-    /// Under pressure.
+    /// Hit ratio under pressure.
     pub(crate) hit_percent: f64,
     pub(crate) answered_percent: f64,
     pub(crate) cpu_us: f64,
 }
 
-/// One contender.
+/// Results of one contender.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(crate) struct Row {
     pub(crate) name: String,
     pub(crate) version: String,
-    /// Objects a second and MiB a second while it was filled.
+    /// Objects and MiB per second while the store was filled.
     pub(crate) fill_per_s: f64,
     pub(crate) fill_mib_per_s: f64,
     pub(crate) rounds: Vec<Round>,
-    /// In all rounds' pressure.
+    /// Number of answers in the pressure phases of all rounds.
     pub(crate) answers: u64,
     pub(crate) major_faults: u64,
     pub(crate) loop_major_faults: u64,
-    /// Our loop without load, and in all rounds' pressure.
+    /// Lateness of Nighttrain's loop without load, and in the pressure phases of all rounds.
     pub(crate) idle: Option<Late>,
     pub(crate) under_load: Option<Late>,
-    /// Wait of our loop for the disk under pressure, if the kernel counted it.
+    /// Time that Nighttrain's loop waited for the disk under pressure, if the kernel measured it.
     pub(crate) disk_wait_us: Option<u64>,
-    /// Objects all over the store, as fast as they are answered, that did not come from the origin.
+    /// Answers per second that did not come from the origin, with requests for objects all over the store at
+    /// full speed.
     pub(crate) cold_per_s: f64,
     pub(crate) cold_hit_percent: f64,
-    /// Reads of the disk for each that came from there.
+    /// Disk reads per object that came from the disk.
     pub(crate) reads_an_object: Option<f64>,
     pub(crate) rss_mib: u64,
     pub(crate) after_stop: Option<Warm>,
@@ -77,23 +80,23 @@ impl Row {
         self.name.starts_with("ours")
     }
 
-    /// One number of each round.
+    /// Returns a value of each round.
     pub(crate) fn each(&self, value: impl Fn(&Round) -> f64) -> Vec<f64> {
         self.rounds.iter().map(value).collect()
     }
 
-    /// The median of a value over the rounds; 0 without a round.
+    /// Returns the median of a value over the rounds; 0 without a round.
     pub(crate) fn middle(&self, value: impl Fn(&Round) -> f64) -> f64 {
         median(&self.each(value)).unwrap_or(0.0)
     }
 
-    /// Medians of three quantiles.
+    /// Formats the medians of three quantiles.
     pub(crate) fn three(&self, value: impl Fn(&Round) -> [f64; 3]) -> String {
         let at = |number: usize| self.middle(|round| value(round)[number]);
         format!("{:.0} / {:.0} / {:.0}", at(0), at(1), at(2))
     }
 
-    /// The least and the most of the rounds.
+    /// Returns the spread of a value over the rounds.
     pub(crate) fn spread(&self, value: impl Fn(&Round) -> f64) -> Option<Spread> {
         Spread::of(&self.each(value))
     }

@@ -1,4 +1,4 @@
-//! The run: one scenario after the other, and the record of all.
+//! Runs the selected scenarios one after the other and writes the record.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -23,11 +23,11 @@ use crate::selection;
 
 pub(crate) use lab::experiments::store_pressure::STORE_TIMES_MEMORY;
 
-/// Bytes of an object and of what a store keeps beside it, for the number that fills a store.
+/// Average size of an object with its metadata, for computing the number of objects that fills a store.
 const OBJECT_BYTES: u64 = 5_300;
-/// Of the store, what the objects asked for by popularity fill; scans have the rest.
+/// Percentage of the store that the objects requested by popularity fill; the rest is for scans.
 const FILLED_PERCENT: u64 = 90;
-/// Of the store, what `cold` fills, in objects without what is beside them.
+/// Percentage of the store that `cold` fills.
 const COLD_FILLED_PERCENT: u64 = 85;
 
 pub(crate) fn run(options: &Options) -> Result<(), PeerError> {
@@ -40,11 +40,11 @@ pub(crate) fn run(options: &Options) -> Result<(), PeerError> {
     let rounds = options.selection.pairs(ROUNDS);
     selection::known("scenario", &options.selection.scenario, SCENARIOS.iter().map(|(name, ..)| *name))?;
     let contenders = options.selection.contenders(&Contender::ALL, Contender::name)?;
-    // Without a limit there is no pressure.
+    // The scenarios need a memory limit, so a machine without memory cgroups is refused at once.
     drop(Group::create().map_err(|error| PeerError::failed(error.to_string()))?);
     let wants = |scenario: &str| options.selection.has_scenario(scenario);
     let scratch = Scratch::on_disk(options.directory.as_deref())?;
-    // The peers run as somebody else and must be able to pass.
+    // The peers run as another user, who must be able to enter the directory.
     fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o755))?;
     let store_mib = options.memory_mib * STORE_TIMES_MEMORY;
     let objects = options
@@ -89,9 +89,9 @@ pub(crate) fn run(options: &Options) -> Result<(), PeerError> {
     Ok(())
 }
 
-/// More than a third of the memory of --quick.
+/// Number of objects for `cold` in a quick run: they exceed the third of the memory that is for objects.
 const COLD_OBJECTS_QUICK: u64 = 8_000;
-/// Of a round of cold hits: it is a rate, and soon steady.
+/// Maximum seconds of a round of cold hits, whose rate is soon steady.
 const COLD_SECONDS_MAX: f64 = 3.0;
 
 fn servers(
@@ -109,7 +109,8 @@ fn servers(
     if server == other {
         record.remarks.push("one core for the server and its load: latencies are of both".into());
     }
-    // Last of all scenarios: what this process starts from now on inherits it.
+    // This is the last scenario, because everything that this process starts from now on inherits the
+    // restriction.
     restrict(&[other])?;
     let bench = Bench {
         origin: Origin::start()?,
@@ -154,7 +155,7 @@ fn described(options: &Options, store_mib: u64, objects: u64, is_wait_counted: b
     Record {
         date: machine::date(),
         commit: machine::commit(),
-        // Before this process ties itself to one core.
+        // The machine is described before this process binds itself to one core.
         machine: Some(Machine::here()),
         settings: vec![
             ("memory allowed, page cache included".into(), format!("{memory_mib} MiB")),

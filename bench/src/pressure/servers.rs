@@ -7,8 +7,8 @@
 //!         ─ rounds of ┌ calm       hot objects alone
 //!                     └ inserting  hot objects beside others that come in as fast as they can
 //! ```
-//! The phases take turns, so that what else the machine does meets each of them; a figure is the median over the rounds
-//! of a ratio of two that lie beside each other.
+//! The phases alternate, so that other load on the machine affects each of them. A figure is the median over
+//! the rounds of a ratio of two neighbouring phases.
 
 use std::collections::HashSet;
 use std::fs;
@@ -31,22 +31,22 @@ use crate::pressure::threads::{between, major_faults};
 use lab::paired::place::free_port;
 use lab::peers::PeerError;
 
-/// Objects that count as hot: the most popular.
+/// Number of the most popular objects, which count as hot.
 pub(crate) const HOT: usize = 1000;
-/// Objects asked for after a start.
+/// Number of objects requested after a start.
 const WARM_SAMPLE: usize = 1000;
 /// Time until new objects are on the disk: the flush interval and a second.
 const FLUSHED: Duration = Duration::from_secs(2);
-/// How long a start may read its file, and how often it is looked.
+/// Time limit for reading the file's directory after a start, and the polling interval.
 const KNOWN_WAIT: Duration = Duration::from_secs(60);
 const KNOWN_POLL: Duration = Duration::from_millis(20);
 const SEED: u64 = 20_100_611;
-/// Numbers that no Zipf and no scan of the measured phases asks for: for inserting.
+/// First number of the objects to insert, which the other phases never request.
 const INSERTED_FROM: u64 = 1 << 40;
-/// From this on, in microseconds, a loop is late.
+/// Lateness in microseconds above which a sample counts as late.
 const LATE_US: u64 = 1_000;
 
-/// The conditions that all contenders meet.
+/// Conditions that are the same for all contenders.
 pub(crate) struct Bench {
     pub(crate) origin: Origin,
     pub(crate) hot: HashSet<u64>,
@@ -60,7 +60,8 @@ pub(crate) struct Bench {
     pub(crate) connections: usize,
 }
 
-/// The objects that are asked for most: found by asking, because ranks are spread over the numbers.
+/// Returns the most popular objects. They are found by drawing requests and counting, because ranks are
+/// spread over the object numbers.
 pub(crate) fn hot(objects: u64) -> HashSet<u64> {
     let mut counts = std::collections::HashMap::<u64, u32>::new();
     for id in Requests::new(objects, SEED + 1).filter(|id| *id < objects).take(HOT * 400) {
@@ -73,7 +74,7 @@ pub(crate) fn hot(objects: u64) -> HashSet<u64> {
 }
 
 impl Bench {
-    /// All phases of one contender.
+    /// Runs all phases of one contender.
     pub(crate) fn contender(
         &self,
         contender: Contender,
@@ -98,7 +99,7 @@ impl Bench {
         };
         let mut row =
             Row { name: contender.name().into(), version: contender.version(program), ..Row::default() };
-        // A server that does not survive its limit is a result.
+        // A server that fails under its memory limit is a result, not an error.
         if let Err(error) = self.phases(&ground, &mut row) {
             row.remarks.push(error.to_string());
         }
@@ -110,7 +111,8 @@ impl Bench {
         let mut running = start(ground)?;
         let idle = Metrics::of(running.admin_port);
         if let Some(before) = idle {
-            // A loop that sleeps is not asked how late it is: one object now and then keeps it awake.
+            // The lateness of a sleeping loop is not sampled, so occasional requests for one object keep the
+            // loop awake.
             let one = std::iter::repeat(self.hot.iter().copied().min().unwrap_or(0));
             let seconds = self.seconds * self.rounds as f64;
             self.ask(&running, Pace::Due(BARELY_A_SECOND), Some(seconds), one, row);
@@ -125,10 +127,10 @@ impl Bench {
         sleep(FLUSHED);
 
         let hot: Vec<u64> = self.hot.iter().copied().collect();
-        // Twice, so that they are where a store keeps what is hot.
+        // Each hot object is requested twice, so that the store moves it to where it keeps popular objects.
         self.ask(&running, Pace::AtOnce, None, hot.iter().chain(&hot).copied(), row);
         let mut mixed = Requests::new(self.objects, SEED);
-        // A round before the first that counts: the tiers find their balance.
+        // An uncounted round comes first, in which memory and disk tiers settle.
         self.ask(&running, self.due(), Some(self.seconds), mixed.by_ref(), row);
         let mut under_load = Metrics::default();
         for round in 0..self.rounds {
@@ -146,7 +148,7 @@ impl Bench {
         row.rss_mib = usage.rss_bytes >> 20;
         if ground.contender.is_ours() {
             sleep(FLUSHED);
-            // Dropping asks it to end, and waits.
+            // Dropping the server asks it to end, and waits for that.
             drop(running);
             let running = start(ground)?;
             row.after_stop = Some(self.warm(&running));
@@ -162,8 +164,8 @@ impl Bench {
         self.inserting(running, &hot, row)
     }
 
-    /// Hot objects alone, and beside others that come in. Last, because who inserts fast gives up much of what the
-    /// other phases ask for.
+    /// Measures hot objects alone, and during inserts. This phase comes last, because a store that inserts
+    /// fast evicts much of what the other phases request.
     fn inserting(&self, mut running: Server, hot: &[u64], row: &mut Row) -> Result<(), PeerError> {
         self.ask(&running, Pace::AtOnce, None, hot.iter().chain(hot).copied(), row);
         for round in 0..self.rounds {
@@ -175,7 +177,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Hot objects alone at their due times.
+    /// Requests hot objects only, at their due times.
     fn calm(
         &self,
         running: &mut Server,
@@ -225,7 +227,8 @@ impl Bench {
         Ok(())
     }
 
-    /// Hot objects at their due times beside others that come in as fast as they can: their latencies, and the MiB/s.
+    /// Requests hot objects at their due times while other objects are inserted at full speed; returns the
+    /// latencies, and the MiB/s of the inserts.
     fn inserts(&self, running: &Server, hot: &[u64], round: usize, row: &mut Row) -> ([f64; 3], f64) {
         let seconds = Some(self.seconds);
         let mut draws = Draws::new(SEED + 100 + round as u64);
@@ -276,7 +279,7 @@ impl Bench {
         let mut client = Client::new(running.port);
         let mut draws = Draws::new(SEED + 4);
         let answered = (0..WARM_SAMPLE).filter(|_| client.fetch(draws.bits() % self.objects).is_ok()).count();
-        // An object that is not answered is not kept.
+        // An object without an answer counts as not kept.
         let missed = self.origin.requests() - before + (WARM_SAMPLE - answered) as u64;
         Warm { ready_s: running.ready_s, known_s, kept_percent: 100.0 - percent(missed, WARM_SAMPLE as u64) }
     }
@@ -294,16 +297,16 @@ impl Bench {
         done
     }
 
-    /// All objects that are asked for by popularity, in an order of its own.
+    /// Iterates over all objects with a popularity, in a permuted order.
     fn permuted(&self) -> impl Iterator<Item = u64> + Send + use<> {
         let objects = self.objects;
-        // A prime larger than any number of objects here is a step that meets each once.
+        // The step is a prime larger than any number of objects here, so each object occurs once.
         const STEP: u64 = 4_294_967_291;
         (0..objects).map(move |number| (u128::from(number) * u128::from(STEP) % u128::from(objects)) as u64)
     }
 }
 
-/// Requests that keep a loop from sleeping, and from nothing else: the lateness of an idle loop is asked 100 times a
+/// Requests per second that keep an idle loop awake without loading it; its lateness is sampled 100 times per
 /// second.
 const BARELY_A_SECOND: u64 = 200;
 
@@ -349,7 +352,8 @@ mod tests {
         assert_eq!(hot.len(), HOT);
         let asked = Requests::new(10_000, 3).filter(|id| *id < 10_000).take(20_000);
         let share = asked.filter(|id| hot.contains(id)).count() as f64 / 20_000.0;
-        // The first thousand of ten thousand have three quarters of a Zipf law of 0.99.
+        // In a Zipf distribution with exponent 0.99, the first thousand of ten thousand objects get three
+        // quarters of the requests.
         assert!((0.65..0.85).contains(&share), "{share}");
     }
 }

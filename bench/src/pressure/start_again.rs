@@ -1,10 +1,10 @@
-//! `--scenario start`: ten million objects on a file, started again after a clean stop and after kill -9.
+//! `--scenario start`: ten million objects on a file, reopened after a clean stop and after kill -9.
 //!
 //! ```text
 //!   child: open, put all, end          ─▶ out of the page cache ─▶ child: open, timed ─▶ its memory
 //!   child: open, put all, say so, wait ─▶ killed ─▶ out of the page cache ─▶ child: open, timed
 //! ```
-//! Small objects, because it is their number that a start costs.
+//! The objects are small, because the time of a start depends on their number.
 
 use std::fs::File;
 use std::io;
@@ -27,13 +27,14 @@ const FILL: &str = "NIGHTTRAIN_BENCH_PRESSURE_FILL";
 const OBJECTS: u64 = 10_000_000;
 const OBJECTS_QUICK: u64 = 20_000;
 const BODY_BYTES: usize = 200;
-/// A record's header, the object's, the key and what rounds it up, at most; its entry in the table.
+/// Maximum overhead of an object: the headers of its record and object, its key and padding, and its table
+/// entry.
 const BESIDE_BYTES: u64 = 288;
 const MEMORY_BYTES: u64 = 64 << 20;
 const FILE_BYTES_MIN: u64 = 256 << 20;
-/// Objects that are put before the disk is waited for.
+/// Number of objects stored before the filling waits for the disk.
 const SETTLE_EVERY: u64 = 16_000;
-/// How long the filling may take, and how often it is looked whether it is done.
+/// Time limit for the filling, and the polling interval.
 const FILL_WAIT: Duration = Duration::from_secs(600);
 const FILL_POLL: Duration = Duration::from_millis(20);
 
@@ -41,30 +42,31 @@ const FILL_POLL: Duration = Duration::from_millis(20);
 struct Task {
     store: PathBuf,
     objects: u64,
-    /// Says that all are on the file, and waits to be killed; none: ends as it should.
+    /// File that the child writes when all objects are on the disk, before it waits to be killed; `None` for
+    /// a clean stop.
     said: Option<PathBuf>,
 }
 
-/// A start.
+/// Results of a start.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Start {
     pub(crate) after: String,
     pub(crate) objects: u64,
     pub(crate) found: u64,
     pub(crate) seconds: f64,
-    /// By which the process grew, for each object.
+    /// Growth of the process's resident memory per object, in bytes.
     pub(crate) metadata_bytes: f64,
-    /// The store's own account of its directory, for each object.
+    /// Size of the store's directory per object in bytes, as the store reports it.
     pub(crate) directory_bytes: f64,
 }
 
-/// A child's way in: does its task and ends, or returns if this is no child.
+/// Entry point of a child process: performs its task and exits, or returns if this process is not a child.
 pub(crate) fn do_task() {
     do_task_and_exit(FILL, fill);
     do_task_and_exit(TASK, opened);
 }
 
-/// Fills, ends, starts; twice.
+/// Fills a store, ends the process and opens the store again: once after a clean stop and once after kill -9.
 pub(crate) fn run(directory: &Path, objects: Option<u64>, quick: bool) -> Result<Vec<Start>, PeerError> {
     let objects = objects.unwrap_or(if quick { OBJECTS_QUICK } else { OBJECTS });
     let again = ChildCommand { arguments: vec![] };
@@ -90,13 +92,13 @@ pub(crate) fn run(directory: &Path, objects: Option<u64>, quick: bool) -> Result
     Ok(found)
 }
 
-/// A process that fills, and is killed as soon as it says that all is written.
+/// Starts a process that fills a store, and kills it as soon as it reports that everything is written.
 fn killed_when_filled(task: &Task) -> io::Result<()> {
-    // Removed however this ends.
+    // The guard kills the child on every return path.
     struct FillChild(Child);
     impl Drop for FillChild {
         fn drop(&mut self) {
-            // SIGKILL; it may have ended by itself.
+            // An error means that the child has already ended.
             let _ = self.0.kill();
             let _ = self.0.wait();
         }
@@ -143,7 +145,7 @@ fn fill(task: &Task) -> io::Result<()> {
     })??;
     if let Some(said) = &task.said {
         std::fs::write(said, b"filled")?;
-        // Killed meanwhile.
+        // The parent kills this process during the sleep.
         sleep(FILL_WAIT);
     }
     Ok(())

@@ -1,16 +1,17 @@
-//! Major faults of each thread of a server, from `/proc/PID/task/TID/stat`.
+//! Major page faults of each thread of a server, from `/proc/PID/task/TID/stat`.
 
 use std::collections::BTreeMap;
 use std::fs;
 
-/// Major faults of each thread of the process and its descendants, by thread number, with its name.
+/// Returns the name and the major page faults of each thread of the process and its descendants, by thread
+/// id.
 pub(crate) fn major_faults(root: u32) -> BTreeMap<u32, (String, u64)> {
     let mut found = BTreeMap::new();
     let mut processes = vec![root];
     while let Some(process) = processes.pop() {
         let tasks = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
         for task in tasks {
-            // A thread may end between the listing and the reading.
+            // A thread may end between the listing and the reading; it is skipped.
             let Some((number, stat)) = task.file_name().to_str().and_then(|name| {
                 Some((name.parse().ok()?, fs::read_to_string(task.path().join("stat")).ok()?))
             }) else {
@@ -26,14 +27,14 @@ pub(crate) fn major_faults(root: u32) -> BTreeMap<u32, (String, u64)> {
     found
 }
 
-/// Name and field 12 (majflt) of proc(5)'s `stat`; the name may hold spaces and brackets.
+/// Parses the name and field 12 (majflt) of `stat` (proc(5)); the name may contain spaces and parentheses.
 fn parse(stat: &str) -> Option<(String, u64)> {
     let (_, rest) = stat.split_once(" (")?;
     let (name, rest) = rest.rsplit_once(") ")?;
     Some((name.to_owned(), rest.split_ascii_whitespace().nth(9)?.parse().ok()?))
 }
 
-/// Of two countings, the sum of what came in between, and of that the part of the threads whose name begins so.
+/// Returns the faults between two readings: of all threads, and of the threads whose name begins with `name`.
 pub(crate) fn between(
     before: &BTreeMap<u32, (String, u64)>,
     after: &BTreeMap<u32, (String, u64)>,

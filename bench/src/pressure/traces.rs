@@ -1,39 +1,39 @@
-//! Sequences of requests that are hard on a store, each in another way.
+//! Request sequences that are hard for a store, each in a different way.
 //!
-//! | trace | what it does | what it is hard for |
+//! | trace | requests | hard for |
 //! |---|---|---|
-//! | [`Trace::Scans`] | [`Requests`]: Zipf, every tenth request of a one-time scan | a store that lets everybody in |
-//! | [`Trace::Shifting`] | Zipf, and who is popular changes all the time | a store that remembers for too long |
-//! | [`Trace::Looping`] | Zipf for seven tenths, the rest a loop that is larger than memory | first in first out, and LRU |
+//! | [`Trace::Scans`] | [`Requests`]: Zipf, with every tenth request from a one-time scan | a store that admits every object |
+//! | [`Trace::Shifting`] | Zipf, with a popularity that shifts all the time | a store that remembers for too long |
+//! | [`Trace::Looping`] | Zipf for seven tenths, the rest a loop that is larger than memory | FIFO and LRU |
 //!
-//! All are over the same objects, numbered from 0 to twice what [`Trace::ids`] was told.
+//! All use the same objects, numbered from 0 to twice the `objects` of [`Trace::ids`].
 
 use lab::paired::spread::Draws;
 use lab::pressure::requests::{EXPONENT, Requests, Zipf, spread, spread_over};
 
-/// Requests in a row with one popularity; then it moves on.
+/// Number of requests between two shifts of the popularity.
 const SHIFT_EVERY: u64 = 4_000;
-/// By so many hundredths of the objects, per shift.
+/// Distance of a shift, as a percentage of the number of objects.
 const SHIFT_PERCENT: u64 = 1;
-/// Of a hundred requests of [`Trace::Looping`], so many belong to the loop.
+/// Percentage of the requests of [`Trace::Looping`] that belong to the loop.
 const LOOP_PERCENT: usize = 30;
 
-/// A sequence.
+/// A request sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Trace {
-    /// Zipf with one-time scans: the one that the servers are asked too.
+    /// Zipf with one-time scans: the sequence that the servers get too.
     Scans,
-    /// Zipf over objects whose popularity moves on.
+    /// Zipf with a popularity that shifts over the objects.
     Shifting,
-    /// Zipf, and a loop over objects of its own.
+    /// Zipf, with a loop over separate objects.
     Looping,
 }
 
 impl Trace {
-    /// All of them.
+    /// All traces.
     pub(crate) const ALL: [Self; 3] = [Self::Scans, Self::Shifting, Self::Looping];
 
-    /// A short name.
+    /// Returns the trace's short name.
     #[must_use]
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -43,11 +43,11 @@ impl Trace {
         }
     }
 
-    /// The numbers of the objects that are asked for, without end. `objects` have a popularity; `looped` are looped
-    /// over (by [`Trace::Looping`] alone).
+    /// Iterates without end over the numbers of the requested objects. `objects` is the number of objects
+    /// with a popularity, `looped` the number of objects in the loop of [`Trace::Looping`].
     ///
     /// # Panics
-    /// If there are none.
+    /// If `objects` or `looped` is 0.
     pub(crate) fn ids(self, objects: u64, looped: u64, seed: u64) -> Box<dyn Iterator<Item = u64>> {
         assert!(objects > 0 && looped > 0, "requests for nothing");
         if self == Self::Scans {
@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn only_the_shifting_trace_shifts() {
         let most = |trace, from| first(&counted(trace, from, 4_000));
-        // Half way round; after 400,000 requests it is back where it began.
+        // 200,000 requests are half a cycle of shifts; after 400,000 the popularity is back at its start.
         assert_ne!(most(Trace::Shifting, 0), most(Trace::Shifting, 200_000));
         assert_eq!(most(Trace::Scans, 0), most(Trace::Scans, 400_000));
         assert_eq!(most(Trace::Shifting, 0) + 100, most(Trace::Shifting, 4_000));

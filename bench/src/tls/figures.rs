@@ -1,4 +1,4 @@
-//! The bounds that the edge is held to, and the verdict on each.
+//! The bounds for TLS and HTTP/2, and the verdict on each.
 
 use crate::record::{Comparison, Figure};
 use lab::paired::Sample;
@@ -6,10 +6,10 @@ use lab::paired::spread::median;
 use lab::peers::cache::contenders::Contender;
 use lab::report::Table;
 
-/// A figure of a round.
+/// Function that reads one measured value from a sample.
 type Measure = fn(&Sample) -> Option<f64>;
 
-/// × the best peer, by how a scenario's name begins.
+/// Bounds on the ratio to the best peer: prefix of the scenario's name, description, bound.
 const BESIDE_PEERS: [(&str, &str, f64); 5] = [
     ("tls-", "a hit over HTTP/1.1 under TLS", 0.7),
     ("full-", "a connection with a full handshake", 0.7),
@@ -17,19 +17,19 @@ const BESIDE_PEERS: [(&str, &str, f64); 5] = [
     ("h2-", "a hit over HTTP/2 under TLS", 0.5),
     ("h2c-", "a hit over HTTP/2 in the clear", 0.5),
 ];
-/// × the floor.
+/// Bound on the ratio of Nighttrain's cost to the floor's.
 const FLOOR: f64 = 2.0;
-/// Our floor × the shared one.
+/// Bound on the ratio of our floor's cost to the shared reference floor's.
 const REFERENCE: f64 = 1.05;
 
-/// Every figure that these comparisons can answer.
+/// Computes every figure that these comparisons have the data for.
 pub(crate) fn all(comparisons: &[Comparison]) -> Vec<Figure> {
     let (ours, floor) = (Contender::Ours.name(), Contender::LimitStreams.name());
     let reference = Contender::ReferenceStreams.name();
     let mut figures = Vec::new();
     for comparison in comparisons {
         let name = &comparison.scenario;
-        // A single stream at a time is the price of waking up, whoever serves.
+        // With a single stream at a time, the cost is mostly that of waking up, in every server.
         if name.ends_with("x1") {
             continue;
         }
@@ -63,7 +63,7 @@ fn best(comparison: &Comparison) -> Option<&lab::paired::Series> {
     comparison.cheapest(Contender::EDGE_PEERS.map(Contender::name))
 }
 
-/// How long requests took at a steady rate: medians over the rounds.
+/// Tabulates the latencies of requests at a steady rate, as medians over the rounds.
 pub(crate) fn latencies(comparisons: &[Comparison]) -> Option<Table> {
     let mut table = Table::new(
         "Latency at a steady rate, medians over the rounds",

@@ -1,7 +1,7 @@
-//! Connections under TLS that ask once: what a handshake costs.
+//! TLS connections with a single request each: the cost of a handshake.
 //!
-//! By a client of our own, because it must be sure of each handshake: that it was resumed, or was not. Some threads connect
-//! and wait, so that the server always has the next one to do; they share the load's core.
+//! The load is a client of the bench, because it must know for each handshake whether it was resumed. Several
+//! threads connect and wait, so that the server always has work; they share the load's core.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,23 +19,23 @@ use lab::peers::cache::load::{Filler, Secure};
 use lab::peers::cache::origin::Bodies;
 use lab::secured::{self, Trust};
 
-/// Clients that connect again and again.
+/// Number of clients that connect repeatedly.
 const CLIENTS: usize = 8;
 
-/// How a client comes back.
+/// Kind of TLS handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A full handshake, without a ticket.
     Full,
-    /// With a ticket of the time before.
+    /// A handshake resumed by a ticket of the previous connection.
     Resumed,
 }
 
-/// TLS towards a server that is measured: one cipher, one group, HTTP/1.1. A ticket of the connection before is used where
-/// it `resumes`.
+/// Returns the TLS settings of a client: one cipher, one group, HTTP/1.1. If `resumes` is set, the client
+/// resumes with a ticket of its previous connection.
 ///
 /// # Errors
-/// The name is none.
+/// `PeerError` if `server_name` is not a valid name.
 pub(crate) fn secure(server_name: &str, resumes: bool) -> Result<Secure, PeerError> {
     let failed = |error: &dyn std::fmt::Display| PeerError::failed(error.to_string());
     let mut config: ClientConfig =
@@ -47,10 +47,10 @@ pub(crate) fn secure(server_name: &str, resumes: bool) -> Result<Secure, PeerErr
     Ok(Secure { config: Arc::new(config), name })
 }
 
-/// Connects for so long, or so often, and asks on each connection for one object that is stored.
+/// Connects for the time or the number in `amount`, and requests one stored object on each connection.
 ///
 /// # Errors
-/// A connection that failed, or an answer that was another.
+/// `PeerError` if a connection fails or an answer is wrong.
 pub(crate) fn run(
     kind: Kind,
     server_name: &str,
@@ -60,7 +60,7 @@ pub(crate) fn run(
     amount: Amount,
 ) -> Result<Work, PeerError> {
     let others = AtomicU64::new(0);
-    // A resumption has its ticket from a connection that is not counted.
+    // The first connection of each client, which gets the ticket for a resumption, is not counted.
     let clients: Vec<Filler<'_>> = (0..CLIENTS)
         .map(|_| {
             let mut client = Filler::secured(port, bodies, secure(server_name, kind == Kind::Resumed)?);

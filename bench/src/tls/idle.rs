@@ -1,9 +1,9 @@
 //! Idle connections: the memory that the server holds for each.
 //!
-//! The slope between few and many of them, so that what a server has anyway does not count: `RssAnon` of its process tree
-//! (proc(5)) with so many more connections open. Each has asked once, and been answered. What the kernel keeps for a socket is
-//! in nobody's figure. Each slope is of a server that was just started: one that has had connections before has memory of theirs
-//! for the next, and would show none.
+//! The figure is the slope between few and many connections, so that a server's fixed memory does not count:
+//! `RssAnon` of its process tree (proc(5)). Each connection has had one request and its answer. The kernel's
+//! memory for sockets is in no figure. Each slope is measured on a freshly started server, because a server
+//! that has had connections before would reuse their memory and show no growth.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -19,34 +19,35 @@ use lab::peers::cache::load::Filler;
 use lab::report::{Table, grouped};
 use lab::secured;
 
-/// Few, for everybody.
+/// Lower number of connections, for all contenders.
 const FEW: usize = 2_000;
-/// Peers are configured for 4,096.
+/// Upper number of connections of the peers, which are configured for 4,096.
 const MANY_OF_PEERS: usize = 4_000;
-/// Times that ours is measured.
+/// Number of measurements of Nighttrain.
 const TIMES: usize = 3;
-/// Time until memory that is freed later has been freed.
+/// Wait for memory that a server frees with a delay.
 const SETTLED: Duration = Duration::from_millis(500);
 
-/// Kinds of idle connections (heading, scheme, how many of ours, goal in KiB of each). A process may hold 20,000 descriptors.
+/// Kinds of idle connections: heading, scheme, upper number of Nighttrain's connections, and bound in KiB per
+/// connection. A process may hold 20,000 descriptors.
 const KINDS: [(&str, &str, usize, f64); 3] = [
     ("HTTP/1.1 in the clear", "http", 18_000, 4.0),
     ("HTTP/1.1 under TLS", "https", 15_000, 16.0),
     ("HTTP/2 under TLS", "h2", 8_000, 24.0),
 ];
 
-/// One contender's connections of one kind.
+/// Results of one contender with one kind of connection.
 #[derive(Debug)]
 pub(crate) struct Idle {
     contender: Contender,
     kind: usize,
     few: usize,
     many: usize,
-    /// KiB of each connection, each time.
+    /// KiB per connection of each measurement.
     kib: Vec<f64>,
 }
 
-/// Measures everybody who stores something.
+/// Measures every contender except the floors.
 pub(crate) fn measure(session: &mut CacheSession, running: &[ServerProcess], quick: bool) -> Vec<Idle> {
     let mut all = Vec::new();
     for (kind, (heading, scheme, most, _)) in KINDS.into_iter().enumerate() {
@@ -75,7 +76,7 @@ pub(crate) fn measure(session: &mut CacheSession, running: &[ServerProcess], qui
     all
 }
 
-/// Starts the server afresh, without any request.
+/// Starts another process of the same server, which has had no request.
 fn anew(session: &mut CacheSession, server: &ServerProcess, name: &str) -> Result<ServerProcess, PeerError> {
     let program =
         session.program(server.contender).ok_or_else(|| PeerError::failed("its program is gone"))?;
@@ -84,7 +85,7 @@ fn anew(session: &mut CacheSession, server: &ServerProcess, name: &str) -> Resul
         .ok_or_else(|| PeerError::failed("it did not start"))
 }
 
-/// KiB of each connection beyond the few.
+/// Returns the KiB per connection between `few` and `many` connections.
 fn slope(
     session: &CacheSession,
     server: &ServerProcess,
@@ -113,7 +114,8 @@ fn slope(
     Ok((after as f64 - before as f64) / (many - few) as f64 / KIB as f64)
 }
 
-/// Ours against the bounds. Memory does not waver as time does: the worst of the times is judged.
+/// Judges Nighttrain's memory against the bounds. Memory varies less than time, so the largest measurement
+/// decides.
 pub(crate) fn figures(all: &[Idle]) -> Vec<Figure> {
     let of_ours = all.iter().filter(|idle| idle.contender == Contender::Ours);
     of_ours
@@ -133,7 +135,7 @@ pub(crate) fn figures(all: &[Idle]) -> Vec<Figure> {
         .collect()
 }
 
-/// Everybody's.
+/// Tabulates the memory per idle connection of all contenders.
 pub(crate) fn table(all: &[Idle]) -> Option<Table> {
     let mut table = Table::new(
         "Connections that have asked once and rest, memory of each",

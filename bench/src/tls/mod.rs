@@ -1,4 +1,5 @@
-//! `bench run tls`: the cost of TLS and HTTP/2, ours beside three others: hits, handshakes, idle connections.
+//! `bench run tls`: the cost of TLS and HTTP/2 in Nighttrain and three other servers: hits, handshakes, idle
+//! connections.
 //!
 //! ```text
 //!   core 0: the server being measured (all are running, one is busy)      core 1: wrk, h2load, `lab load`, or a client of
@@ -6,9 +7,10 @@
 //!   hitch + varnish                                     ── misses ─►        origin (counts what gets through)
 //! ```
 //!
-//! Servers, origin and rounds are those of the part `cache` ([`lab::paired`], [`lab::peers::cache`]): the figure is CPU
-//! time of the server's process tree a unit. Everybody shows the same certificates, and speaks TLS 1.3 with one cipher and one
-//! group; all other settings are those that each one's documentation recommends (`bench/peers/`).
+//! Servers, origin and rounds are those of the part `cache` ([`lab::paired`], [`lab::peers::cache`]): the
+//! figure is CPU time of the server's process tree per unit. All servers present the same certificates and
+//! speak TLS 1.3 with one cipher and one group; all other settings follow each server's documentation
+//! (`bench/peers/`).
 
 mod figures;
 mod handshakes;
@@ -32,7 +34,8 @@ pub(crate) struct Options {
     selection: Selection,
 }
 
-/// Seconds of a round, in full and quick, and those to warm up and to start a load.
+/// Seconds of a round in a full and in a quick run, and seconds per round for warming up and starting the
+/// load.
 const ROUND_S: f64 = 0.9;
 const ROUND_QUICK_S: f64 = 0.1;
 const BESIDE_S: f64 = 0.1;

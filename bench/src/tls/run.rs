@@ -1,4 +1,5 @@
-//! The run: start, measure in rounds, judge, record.
+//! A run of the TLS bench: starts the servers, measures them in rounds, judges the figures and writes the
+//! record.
 
 use std::fs;
 use std::path::PathBuf;
@@ -23,15 +24,16 @@ use lab::secured;
 use crate::tls::scenarios::{self, PACED_CONNECTIONS, PACED_STREAMS, Scenario, Way};
 use crate::tls::{Options, figures, idle};
 
-/// Memory of each cache: the objects are few.
+/// Memory of each cache, small because there are few objects.
 const MEMORY_MIB: u64 = 256;
-/// Of a round of h2load, of handshakes, and of `lab load`; wrk counts whole seconds.
+/// Length of a round of h2load, of handshakes, and of `lab load`; wrk counts whole seconds.
 const ROUND: Duration = Duration::from_millis(800);
-/// Of a round of `lab load`, and requests or connections of the others, where it is only to be seen that all works.
+/// Quick run, which only checks that everything works: length of a round of `lab load`, and number of
+/// requests or connections of the other loads.
 const ROUND_QUICK: Duration = Duration::from_millis(100);
 const UNITS_QUICK: u32 = 200;
 const WRK_SECONDS: u64 = 1;
-/// Before it is measured, what is asked for is asked for this often: a cache may want to see it twice.
+/// Number of requests for an object before it is measured: a cache may store it only on the second request.
 const WARM_UPS: usize = 2;
 const TOOLS: [(&str, &str); 7] = [
     ("wrk", "wrk"),
@@ -42,11 +44,11 @@ const TOOLS: [(&str, &str); 7] = [
     ("taskset", "util-linux"),
     ("setpriv", "util-linux"),
 ];
-/// Offers of OpenSSL for programs that take none on the command line.
+/// OpenSSL configuration that sets the TLS offers of programs without command-line options for them.
 const OPENSSL: &str = "openssl_conf = all\n[all]\nssl_conf = ssl\n[ssl]\nsystem_default = pinned\n[pinned]\n\
                        MinProtocol = TLSv1.3\nCiphersuites = TLS_AES_128_GCM_SHA256\nGroups = X25519\n";
 
-/// `Ok(false)` when a contender that is here did not work.
+/// Runs the bench. Returns `Ok(false)` when an installed contender did not work.
 pub(crate) fn run(options: &Options, remarks: Vec<String>) -> Result<bool, PeerError> {
     let all = scenarios::all(options.selection.quick);
     let scenarios = options.selection.scenarios(all, |scenario| &scenario.name)?;
@@ -105,7 +107,7 @@ impl Bench {
         Ok(Self { session, scripts, openssl, amount, round })
     }
 
-    /// Starts everybody who is wanted and here; a floor once for each size.
+    /// Starts every selected contender that is installed; a floor once for each body size.
     fn start(&mut self, contenders: &[Contender], scenarios: &[Scenario]) -> Vec<ServerProcess> {
         let in_the_clear = scenarios.iter().filter(|scenario| !scenario.is_secured());
         let mut bodies: Vec<u64> = in_the_clear.map(|scenario| scenario.body_bytes).collect();
@@ -128,7 +130,7 @@ impl Bench {
         all
     }
 
-    /// Measures everybody in one scenario; `None` when nobody takes part.
+    /// Measures every contender of one scenario; `None` when there is none.
     fn scenario(
         &self,
         options: &Options,
@@ -147,7 +149,7 @@ impl Bench {
         let rounds = options.selection.pairs(scenario.rounds);
         println!("{}: {} contenders × {rounds} rounds", scenario.name, contenders.len());
         let series = interleave(&contenders, rounds, |server, _| {
-            // A server that dies or a load that fails is a sample of nothing, with the reason.
+            // If a server dies or a load fails, the sample is empty, with the reason.
             Ok::<_, PeerError>(self.sample(server, scenario).unwrap_or_else(|error| {
                 let why = format!("{}: {error}", server.name);
                 println!("{why}");
@@ -158,7 +160,7 @@ impl Bench {
         Ok(Some(Comparison { scenario, what, unit, series }))
     }
 
-    /// One round of one contender.
+    /// Measures one contender in one round.
     fn sample(&self, server: &ServerProcess, scenario: &Scenario) -> Result<Sample, PeerError> {
         self.warm_up(server, scenario)?;
         measure(&server.tree, &server.cores, || {
@@ -169,7 +171,8 @@ impl Bench {
         })
     }
 
-    /// Has the server store what it will be asked for, and checks what it answers.
+    /// Requests the scenario's object [`WARM_UPS`] times, so that the server stores it, and checks the
+    /// answers.
     fn warm_up(&self, server: &ServerProcess, scenario: &Scenario) -> Result<(), PeerError> {
         if server.contender.is_floor() {
             return Ok(());
@@ -184,7 +187,7 @@ impl Bench {
         };
         (0..WARM_UPS).try_for_each(|_| filler.fetch(scenario.body_bytes, 0))?;
         if scenario.is_http2() {
-            // Some store what is asked for over HTTP/2 under another key.
+            // Some caches use another key for requests over HTTP/2.
             let one = Streams {
                 connections: 1,
                 streams: 1,
@@ -239,7 +242,7 @@ impl Bench {
         if outcome.refused + outcome.lost + outcome.unanswered > 0 {
             doubts.extend(outcome.warnings());
         }
-        // Those of the warm-up cost as much.
+        // Requests of the warm-up cost as much CPU time, so they count as units.
         let warmed_up = f64::from(per_second) * plan.warm_up.as_secs_f64();
         Ok(Work {
             units: outcome.answered + warmed_up as u64,

@@ -1,20 +1,20 @@
-//! The scenarios: requests, protocols, rounds.
+//! The scenarios of the TLS bench, with their requests, protocols and rounds.
 
 use crate::tls::handshakes::Kind;
 use lab::peers::cache::contenders::{Contender, KIB};
 
-/// How the load comes.
+/// Kind of load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// By wrk, one request after the other on connections under TLS.
+    /// Load by wrk, with one request after the other on keep-alive TLS connections.
     KeptAlive { connections: u32 },
-    /// By a client of our own, each request on a connection of its own under TLS.
+    /// Load by the bench's handshake client, with a new TLS connection for each request.
     Anew { kind: Kind, is_rsa: bool },
-    /// By h2load.
+    /// Load by h2load, with concurrent HTTP/2 streams.
     Streams { connections: u32, streams: u32, is_secured: bool },
-    /// By `lab load`, at a rate that the server does not set, over TLS.
+    /// Load by `lab load` over TLS, at a fixed rate.
     Paced { is_http2: bool, per_second: u32 },
-    /// Connections that rest ([`crate::tls::idle`]).
+    /// Idle connections ([`crate::tls::idle`]).
     Idle,
 }
 
@@ -26,24 +26,24 @@ pub(crate) struct Scenario {
     pub(crate) rounds: usize,
 }
 
-/// Rounds where a figure depends on it, and elsewhere.
+/// Rounds of a scenario with a bound, and of one without.
 const ROUNDS_GATE: usize = 7;
 const ROUNDS_SHOWN: usize = 3;
 
-/// Connections by streams of each that hits are asked on. Bounds are for ten streams at once and more.
+/// Shapes of the HTTP/2 loads: connections, and streams per connection. Bounds apply from ten streams on.
 const SHAPES: [(u32, u32); 5] = [(1, 1), (1, 10), (1, 100), (10, 10), (10, 100)];
-/// From so many on.
+/// Minimum number of streams per connection for which a scenario has a bound.
 pub(crate) const STREAMS_GATE: u32 = 10;
-/// Requests under way at once on each connection where the rate is given.
+/// Concurrent requests per connection in loads with a fixed rate.
 pub(crate) const PACED_STREAMS: usize = 10;
-/// Connections there.
+/// Number of connections in loads with a fixed rate.
 pub(crate) const PACED_CONNECTIONS: usize = 32;
-/// A rate that everybody keeps up with.
+/// Requests per second that every contender can answer.
 const PER_SECOND: u32 = 4_000;
 
 pub(crate) const IDLE: &str = "idle";
 
-/// All scenarios, in the order in which they run.
+/// Returns all scenarios, in the order in which they run.
 pub(crate) fn all(quick: bool) -> Vec<Scenario> {
     let one =
         |name: &str, way, body_bytes| Scenario { name: name.into(), way, body_bytes, rounds: ROUNDS_GATE };
@@ -76,27 +76,27 @@ pub(crate) fn all(quick: bool) -> Vec<Scenario> {
 }
 
 impl Scenario {
-    /// True over TLS.
+    /// Returns whether the scenario uses TLS.
     pub(crate) fn is_secured(&self) -> bool {
         !matches!(self.way, Way::Streams { is_secured: false, .. })
     }
 
-    /// The unit.
+    /// Returns the unit of work.
     pub(crate) fn unit(&self) -> &'static str {
         if matches!(self.way, Way::Anew { .. }) { "connection" } else { "hit" }
     }
 
-    /// True where a contender takes part: the floors know no TLS.
+    /// Returns whether a contender takes part: the floors do not support TLS.
     pub(crate) fn is_for(&self, contender: Contender) -> bool {
         !contender.is_floor() || !self.is_secured()
     }
 
-    /// True over HTTP/2.
+    /// Returns whether the scenario uses HTTP/2.
     pub(crate) const fn is_http2(&self) -> bool {
         matches!(self.way, Way::Streams { .. } | Way::Paced { is_http2: true, .. })
     }
 
-    /// In a sentence.
+    /// Describes the scenario in a sentence.
     pub(crate) fn what(&self) -> String {
         let kib = self.body_bytes / KIB;
         match self.way {

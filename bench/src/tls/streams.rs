@@ -1,4 +1,4 @@
-//! Hits over HTTP/2, by nghttp2's h2load.
+//! Load of HTTP/2 hits by nghttp2's h2load.
 
 use std::path::Path;
 
@@ -10,26 +10,27 @@ use lab::peers::PeerError;
 use crate::cache::session::Amount;
 use lab::peers::cache::contenders::EdgePorts;
 
-/// Requests fewer than this in a round say nothing: somebody waited for a timer.
+/// Minimum number of requests in a round; with fewer, client or server was probably waiting for a timer.
 const REQUESTS_MIN: u64 = 100;
 
-/// A load.
+/// Settings of an h2load run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Streams {
-    /// How many connections.
+    /// Number of connections.
     pub(crate) connections: u32,
-    /// Requests under way at once on each.
+    /// Concurrent requests on each connection.
     pub(crate) streams: u32,
-    /// Over TLS.
+    /// True for a load over TLS.
     pub(crate) is_secured: bool,
-    /// Of each body.
+    /// Size of each body.
     pub(crate) body_bytes: u64,
 }
 
-/// Runs h2load for so much and reads what it did. `openssl` is the configuration of its TLS.
+/// Runs h2load for `amount` and parses its result. `openssl` is the OpenSSL configuration file of h2load's
+/// TLS.
 ///
 /// # Errors
-/// h2load is missing, or ended without a result.
+/// `PeerError` if h2load is missing or ends without a result.
 pub(crate) fn h2load(
     asked: &Streams,
     ports: EdgePorts,
@@ -54,8 +55,9 @@ pub(crate) fn h2load(
     })
 }
 
-/// `finished in 2.00s, …`, `requests: 9 total, 9 started, 9 done, 9 succeeded, 0 failed, 0 errored, 0 timeout`,
-/// `traffic: 12.77MB (13386368) total, 1.50MB (1572864) headers (space savings 23.15%), 10.50MB (11010048) data`.
+/// Parses h2load's output: `finished in 2.00s, …`, `requests: 9 total, 9 started, 9 done, 9 succeeded, 0
+/// failed, 0 errored, 0 timeout`, `traffic: 12.77MB (13386368) total, 1.50MB (1572864) headers (space savings
+/// 23.15%), 10.50MB (11010048) data`.
 fn parse(text: &str, body_bytes: u64) -> Option<Work> {
     let line = |start: &str| text.lines().find_map(|line| line.strip_prefix(start));
     let before = |line: &str, word: &str| -> Option<u64> {
@@ -69,7 +71,7 @@ fn parse(text: &str, body_bytes: u64) -> Option<Work> {
     if failed > 0 {
         doubts.push(format!("{failed} requests failed"));
     }
-    // Requests under way at the end are in there as well.
+    // The data also includes that of unfinished requests.
     if data < succeeded * body_bytes {
         doubts.push(format!("{data} bytes of content in {succeeded} answers of {body_bytes}"));
     }

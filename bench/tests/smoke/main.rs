@@ -1,7 +1,7 @@
-//! Every part run tiny, so that it does not rot: each contender that is installed takes part in each of its scenarios, and does
-//! some work.
+//! Smoke test of every part: each installed contender takes part in each of its scenarios, and completes some
+//! work.
 //!
-//! No figure is looked at here: that is for a quiet machine and `make bench`.
+//! No figure is checked here: that needs a quiet machine and `make bench`.
 #![allow(clippy::disallowed_methods, reason = "tests wait for programs")]
 
 mod pressure;
@@ -19,7 +19,7 @@ const BENCH: &str = env!("CARGO_BIN_EXE_bench");
 
 type Outcome = Result<(), Box<dyn Error>>;
 
-/// The record of a tiny run, its file, and all that was printed.
+/// Record of a tiny run, its file, and the printed output.
 struct Smoke {
     record: Value,
     file: PathBuf,
@@ -27,14 +27,14 @@ struct Smoke {
     _directory: tempfile::TempDir,
 }
 
-/// The bench without what the environment says of builds.
+/// Returns the bench's command without the environment variables that name builds.
 fn bench(arguments: &[&str]) -> Command {
     let mut command = Command::new(BENCH);
     command.args(arguments).env_remove("NIGHTTRAIN_BIN").env_remove("NIGHTTRAIN_REFERENCE_FLOORS");
     command
 }
 
-/// Runs a part with one round.
+/// Runs a part with one round and returns its record.
 fn smoke(part: &str, arguments: &[&str]) -> Result<Smoke, Box<dyn Error>> {
     let directory = tempfile::tempdir()?;
     let mut command = bench(&["run", part, "--quick", "--pairs", "1"]);
@@ -56,14 +56,14 @@ fn printed(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-/// Whether a program is installed, under a name or at a path.
+/// Returns whether a program is installed, under a name or at a path.
 fn is_installed(program: &str) -> bool {
     let path = env::var_os("PATH").unwrap_or_default();
     let directories = env::split_paths(&path).chain(["/usr/sbin".into()]);
     Path::new(program).is_file() || directories.map(|at| at.join(program)).any(|path| path.is_file())
 }
 
-/// Whether `nighttrain` is built beside the bench, and its command has this flag.
+/// Returns whether `nighttrain` is built beside the bench, and its command has this flag.
 fn has_ours(command: &str, flag: &str) -> bool {
     let program = Path::new(BENCH).with_file_name("nighttrain");
     let help = Command::new(program).args([command, "--help"]).output();
@@ -71,7 +71,7 @@ fn has_ours(command: &str, flag: &str) -> bool {
 }
 
 impl Smoke {
-    /// The names of the contenders in a scenario.
+    /// Returns the names of the contenders in a scenario.
     fn contenders(&self, scenario: &str) -> Vec<&str> {
         self.series(scenario).iter().filter_map(|series| series["name"].as_str()).collect()
     }
@@ -82,7 +82,7 @@ impl Smoke {
         comparison.and_then(|comparison| comparison["series"].as_array()).map_or(&[], Vec::as_slice)
     }
 
-    /// Each contender's only sample of a scenario.
+    /// Returns each contender's only sample in a scenario.
     fn samples(&self, scenario: &str) -> Vec<(&str, &Value)> {
         let sample = |series: &'_ Value| series["samples"].as_array().map_or(0, Vec::len);
         let series = self.series(scenario);
@@ -94,7 +94,7 @@ impl Smoke {
             .collect()
     }
 
-    /// Asserts that each contender did some work, without a doubt that has this word.
+    /// Asserts that each contender did some work, and that no doubt contains `doubted`.
     fn assert_worked(&self, scenario: &str, doubted: &str) {
         for (name, sample) in self.samples(scenario) {
             assert!(sample["units"].as_u64() > Some(0), "{name} in {scenario}: {}", self.printed);
@@ -104,7 +104,7 @@ impl Smoke {
         }
     }
 
-    /// Asserts that one round gives no verdict on times.
+    /// Asserts that figures about times get no verdict from a single round.
     fn assert_undecided(&self, is_time: impl Fn(&str) -> bool) {
         let figures = self.record["figures"].as_array().map_or(&[][..], Vec::as_slice);
         for figure in figures.iter().filter(|figure| is_time(figure["what"].as_str().unwrap_or_default())) {
@@ -155,7 +155,7 @@ fn missing_tools_are_named_with_their_package() -> Outcome {
     Ok(())
 }
 
-/// A build that a variable names is taken, and no other in its place.
+/// A build that an environment variable names is used, and no other program in its place.
 #[test]
 fn variables_name_other_builds() -> Outcome {
     let directory = tempfile::tempdir()?;
@@ -165,14 +165,14 @@ fn variables_name_other_builds() -> Outcome {
     let run = |build: &str| bench(&arguments).arg(&records).env("BENCH_MOSQUITTO", build).output();
     let text = printed(&run("/nonexistent/mosquitto")?);
     assert!(text.contains("mosquitto is not installed"), "{text}");
-    // One that is there, and is no broker, is started and fails.
+    // A program that exists but is no broker is started and fails.
     let other = run("/bin/false")?;
     let text = printed(&other);
     assert!(!other.status.success() && text.contains("mosquitto did not start"), "{text}");
     Ok(())
 }
 
-/// A part that fails does not keep the others from running, and the run fails.
+/// A part that fails does not keep the other parts from running, and the run fails.
 #[test]
 fn all_parts_run_and_failures_are_named() -> Outcome {
     let output = bench(&["run", "--quick", "--scenario", "none-such"]).output()?;

@@ -1,11 +1,12 @@
-//! Stores that are larger than memory.
+//! Smoke tests of stores that are larger than memory.
 
 use lab::experiments::bheap_paging::group::Group;
 use serde_json::Value;
 
 use super::{Outcome, is_installed, smoke};
 
-/// The record of a tiny run; `None` where there is no memory cgroup or no disk, as the run must have said.
+/// Returns the record of a tiny run; `None` if there is no memory cgroup or no disk, which the run must have
+/// reported.
 fn record(arguments: &[&str]) -> Result<Option<Value>, Box<dyn std::error::Error>> {
     let directory = ["--directory", env!("CARGO_TARGET_TMPDIR")];
     match (smoke("pressure", &[arguments, &directory].concat()), Group::create()) {
@@ -37,7 +38,8 @@ fn each_scenario_of_the_store_has_figures() -> Outcome {
     for cold in list("cold") {
         let is_done = cold["cold_per_s"][0].as_f64() > Some(0.0) && cold["raw_per_s"][0].as_f64() > Some(0.0);
         assert!(is_done, "{cold}");
-        // Two may ask for one object at once, and one may be on its way to the file still.
+        // The ratio is not exactly 1: two requests may ask for one object at once, and an object may still be
+        // on its way to the file.
         let reads = cold["reads_an_object"].as_f64();
         assert!(reads > Some(0.0) && reads <= Some(1.1), "{cold}");
     }

@@ -1,8 +1,8 @@
-//! Servers whose processor time is compared.
+//! Smoke tests of the servers whose CPU time is compared.
 
 use super::{Outcome, bench, has_ours, is_installed, printed, smoke};
 
-/// The contenders of these whose programs are installed.
+/// Returns the names of the contenders whose programs are all installed.
 fn installed(all: &[(&'static str, &[&str])]) -> Vec<&'static str> {
     all.iter()
         .filter(|(_, programs)| programs.iter().all(|program| is_installed(program)))
@@ -34,7 +34,7 @@ fn the_cache_is_compared() -> Outcome {
         }
         smoke.assert_worked(scenario, "origin");
     }
-    // The floors have no origin, and of the peers three are proxies that others compare.
+    // The floors have no origin, and only three of the peers are compared as proxies.
     for (scenario, more) in [
         ("miss-1k", ""),
         ("checked-1k", ""),
@@ -83,7 +83,8 @@ fn tls_and_http2_are_compared() -> Outcome {
         let scenario = comparison["scenario"].as_str().ok_or("no name")?;
         let expected = if scenario.starts_with("h2c-") { &all } else { &servers };
         assert_eq!(smoke.contenders(scenario).len(), expected.len(), "{scenario}: {}", smoke.printed);
-        // Hits that were misses, handshakes of the other kind, failures; a busy machine makes none of these.
+        // Doubts would be hits that were misses, handshakes of the wrong kind, or failures; a busy machine
+        // causes none of them.
         smoke.assert_worked(scenario, "");
     }
     assert!(servers.is_empty() || comparisons.len() == 19, "{}", smoke.printed);
@@ -142,7 +143,7 @@ fn mail_is_compared() -> Outcome {
     }
     let scenarios = "reused,connections,stored,pages,list-100,search,rare-word,newsletter,slow-mails,browser";
     let smoke = smoke("mail", &["--only", "ours,ours-unindexed,mailpit", "--scenario", scenarios])?;
-    // Mailpit takes part wherever it is installed.
+    // Mailpit takes part if it is installed.
     let has_mailpit = smoke.record["versions"]["mailpit"].is_string();
     for scenario in [
         "reused",

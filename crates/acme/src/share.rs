@@ -166,7 +166,7 @@ pub(crate) struct AuthorityShare {
 
 impl fmt::Debug for AuthorityShare {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sharing").field("prefix", &self.prefix).finish_non_exhaustive()
+        f.debug_struct("AuthorityShare").field("prefix", &self.prefix).finish_non_exhaustive()
     }
 }
 

@@ -89,6 +89,13 @@ fn every_library_is_from_the_registry_and_none_is_banned() {
     }
 }
 
+/// Returns the texts of the files that a source includes as modules by `#[path = "…"]`.
+fn included<'s>(file: &'s str, source: &'s str) -> impl Iterator<Item = String> + 's {
+    let paths =
+        source.lines().filter_map(|line| line.trim().strip_prefix("#[path = \"")?.strip_suffix("\"]"));
+    paths.filter_map(move |path| std::fs::read_to_string(root().join(file).parent()?.join(path)).ok())
+}
+
 /// A dependency that a crate declares but does not use is built, audited and waited for in vain.
 #[test]
 fn every_declared_dependency_is_used() {
@@ -112,7 +119,8 @@ fn every_declared_dependency_is_used() {
             let is_named = sources.iter().any(|(file, source)| {
                 // Normal dependencies are named in the crate's sources; dependencies of its tests may be
                 // named anywhere in it.
-                (inside(file, "src") || (for_tests && inside(file, ""))) && names(source, name)
+                (inside(file, "src") || (for_tests && inside(file, "")))
+                    && (names(source, name) || included(file, source).any(|text| names(&text, name)))
             });
             // `unify` exists only for the features of its dependencies.
             let is_unify = name == "unify" || text(package, "name") == "unify";

@@ -11,7 +11,7 @@ use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::{self, Visit};
 
 /// Comments that begin with *what*, *who*, *whether* or *it*.
-const COMMENTS_WITHOUT_A_NOUN: usize = 52;
+const COMMENTS_WITHOUT_A_NOUN: usize = 0;
 /// Types that are named by a participle.
 const PARTICIPLE_TYPES: usize = 0;
 /// Functions that begin with `is_`, `has_` or `may_` and do not return `bool`.

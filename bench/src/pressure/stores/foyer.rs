@@ -1,4 +1,4 @@
-//! Foyer: memory, and memory above a disk ("hybrid").
+//! The foyer library: memory only, and memory with a disk ("hybrid").
 
 use std::io;
 
@@ -9,9 +9,10 @@ use foyer::{
 
 use super::{Contender, Location, Replay, ReplayCounter, Task, checked_body, make};
 
-/// Size of a segment of our file: its own default of 16 MiB would be a twentieth of the file here.
+/// Block size of foyer's file, equal to the segment size of our store. foyer's default of 16 MiB would be a
+/// twentieth of the file here.
 const BLOCK_BYTES: usize = 4 << 20;
-/// One loop asks: more would only be more locks.
+/// Number of foyer's shards: a single loop sends requests, so more shards would only add locks.
 const SHARDS: usize = 1;
 
 fn eviction(contender: Contender) -> EvictionConfig {

@@ -1,15 +1,17 @@
-//! `--scenario stores`: the store as a library, beside the libraries that people would take instead, at equal bytes.
+//! `--scenario stores`: the store as a library, compared with similar libraries at equal bytes.
 //!
 //! ```text
 //!   trace ─ id ─▶ look ─▶ in memory · on disk          counted, its bytes looked at
 //!                      └▶ nowhere ─▶ put               a miss; the body is made and stored
 //! ```
-//! A process for each store and trace, one request after the other: what is compared is what a store decides to keep,
-//! and the processor time of the whole process for it (helper threads and the kernel's part included). The first half
-//! of a trace warms up, the second counts. Whoever writes to the disk in the background is waited for every few
-//! megabytes, so that no store drops what a slower origin would have given it the time for.
+//! Each store replays each trace in a separate process, one request after the other. The comparison is about
+//! what a store decides to keep, and about the CPU time of the whole process (including helper threads and
+//! the kernel). The first half of a trace warms up, the second half counts. The replay waits for background
+//! writes every few megabytes, so that no store drops objects that it would have had time to write with a
+//! slower origin.
 //!
-//! Memory and file are what each store is told; what it takes beside (index, buffers) is what `resident` shows.
+//! Memory and file have the size that each store is configured with. Memory beyond that (index, buffers) is
+//! reported separately, as resident memory.
 
 #[cfg(feature = "libraries")]
 mod foyer;
@@ -29,31 +31,32 @@ use serde::{Deserialize, Serialize};
 
 use lab::peers::PeerError;
 
-/// The environment variable of a child: see [`lab::experiments::again`].
+/// Environment variable with a child's task (see [`lab::experiments::again`]).
 const TASK: &str = "NIGHTTRAIN_BENCH_PRESSURE_STORES";
 const SEED: u64 = 42;
-/// Bytes that are put before the disk is waited for.
+/// Bytes that are stored before the replay waits for the disk.
 const SETTLE_BYTES: u64 = 4 << 20;
-/// Of an object, for how many fill a store.
+/// Average size of an object, for computing the number of objects that fills a store.
 const OBJECT_BYTES: u64 = 4_700;
-/// A file has so many times the memory, and the objects with a popularity twice the file.
+/// Size of a file as a multiple of the memory; and total size of the objects with a popularity, as a multiple
+/// of the file.
 const FILE_TIMES_MEMORY: u64 = crate::pressure::run::STORE_TIMES_MEMORY;
 const OBJECTS_TIMES_FILE: u64 = 2;
-/// The loop of the looping trace, in memories.
+/// Size of the looping trace's loop, as a multiple of the memory.
 const LOOP_TIMES_MEMORY: u64 = 3;
-/// The memory that a store is told by default, and the requests: a minute or two for all.
+/// Default memory of each store, and number of requests: a minute or two for all stores.
 const MEMORY_MIB: u64 = 16;
 const REQUESTS: usize = 400_000;
-/// With --quick: little enough that the disk is needed.
+/// Memory and requests of a quick run, small enough that the disk is needed.
 const MEMORY_MIB_QUICK: u64 = 4;
 const REQUESTS_QUICK: usize = 4_000;
-/// A replay that takes longer is given up, and how often it is looked.
+/// Time limit of a replay, and the number of requests between two checks of it.
 const REPLAY_MAX: Duration = Duration::from_secs(60);
 const LOOK_EVERY: u64 = 64;
-/// Bytes that are checked at each end of a body.
+/// Number of bytes that are checked at each end of a body.
 pub(crate) const END_BYTES: usize = 8;
 
-/// The place of an object.
+/// Place where an object was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Location {
     InMemory,
@@ -61,19 +64,19 @@ pub(crate) enum Location {
     Nowhere,
 }
 
-/// The stores that are compared.
+/// A store that is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Contender {
-    /// Memory alone.
+    /// Nighttrain's store in memory only.
     Ours,
-    /// With a file, read past the page cache.
+    /// Nighttrain's store on a file, read past the page cache.
     OursOnFile,
     SegcacheMerge,
     SegcacheS3Fifo,
     FoyerLru,
     FoyerLfu,
     FoyerS3Fifo,
-    /// Hybrid: memory and disk.
+    /// foyer's hybrid cache: memory and disk.
     FoyerLruOnDisk,
     FoyerS3FifoOnDisk,
 }
@@ -114,15 +117,15 @@ impl Contender {
     }
 }
 
-/// The task of a child.
+/// Task of a child process.
 #[derive(Debug, Serialize, Deserialize)]
 struct Task {
     contender: Contender,
-    /// Number in [`Trace::ALL`].
+    /// Index in [`Trace::ALL`].
     trace: usize,
     memory_bytes: u64,
     requests: usize,
-    /// A directory of the child's own.
+    /// The child's own directory.
     directory: PathBuf,
 }
 
@@ -132,14 +135,14 @@ impl Task {
     }
 
     fn ids(&self) -> Box<dyn Iterator<Item = u64>> {
-        // With a file there are more than the file holds; a store of memory alone meets the same objects.
+        // There are more objects than a file holds; a store in memory gets the same objects.
         let objects = self.file_bytes() / OBJECT_BYTES * OBJECTS_TIMES_FILE;
         let looped = self.memory_bytes / OBJECT_BYTES * LOOP_TIMES_MEMORY;
         Box::new(Trace::ALL[self.trace].ids(objects, looped, SEED).take(self.requests))
     }
 }
 
-/// The result of a replay.
+/// Results of one store with one trace.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Replay {
     pub(crate) store: String,
@@ -149,12 +152,12 @@ pub(crate) struct Replay {
     pub(crate) requests: u64,
     pub(crate) memory_hits: u64,
     pub(crate) disk_hits: u64,
-    /// Of the whole process, for a request.
+    /// CPU time of the whole process per request, in microseconds.
     pub(crate) cpu_us: f64,
     pub(crate) seconds: f64,
-    /// By how much the process is larger at the end than before the store was opened.
+    /// Growth of the process's resident memory since before the store was opened.
     pub(crate) resident_mib: f64,
-    /// In words, where a store said no.
+    /// Remark, if the store refused objects.
     pub(crate) remark: Option<String>,
 }
 
@@ -164,7 +167,7 @@ impl Replay {
     }
 }
 
-/// A child's way in: does its task and ends, or returns if this is no child.
+/// Entry point of a child process: performs its task and exits, or returns if this process is not a child.
 pub(crate) fn do_task() {
     do_task_and_exit(TASK, |task: &Task| match task.contender {
         Contender::Ours | Contender::OursOnFile => ours_replayed(task),
@@ -177,7 +180,7 @@ pub(crate) fn do_task() {
     });
 }
 
-/// Replays all traces to all stores, one after the other.
+/// Replays all traces with all stores, one after the other.
 pub(crate) fn run(
     directory: &Path,
     memory_mib: Option<u64>,
@@ -201,7 +204,7 @@ pub(crate) fn run(
             std::fs::remove_dir_all(&own)?;
             match replayed {
                 Ok(replayed) => found.push(replayed),
-                // The others can be compared all the same.
+                // A failed store becomes a remark; the other stores are still compared.
                 Err(error) => remarks.push(format!("{}, {}: {error}", contender.name(), said.name())),
             }
         }
@@ -209,7 +212,7 @@ pub(crate) fn run(
     Ok(found)
 }
 
-/// Counts a store's answers to a trace.
+/// Counter of a store's answers to a trace.
 struct ReplayCounter {
     task_requests: u64,
     seen: u64,
@@ -237,13 +240,15 @@ impl ReplayCounter {
         }
     }
 
-    /// Answers whether the first half is over.
+    /// Returns whether the first half is over, so that answers count.
     fn counts(&self) -> bool {
         self.seen * 2 >= self.task_requests
     }
 
+    /// Counts the answer to a request.
+    ///
     /// # Errors
-    /// If it takes too long: a disk that others keep busy is no measure of a store.
+    /// An error if the replay takes longer than [`REPLAY_MAX`]: then the disk is too busy for a comparison.
     fn answered(&mut self, found: Location) -> io::Result<()> {
         if !self.counts() {
             (self.cpu_s, self.begun) = (cpu_s(), Instant::now());
@@ -266,7 +271,7 @@ impl ReplayCounter {
         Ok(())
     }
 
-    /// Answers whether to wait for the disk after so many bytes more.
+    /// Counts `bytes` of stored data and returns whether to wait for the disk now.
     fn is_settling(&mut self, bytes: usize) -> bool {
         self.unsettled += bytes as u64;
         let is_time = self.unsettled >= SETTLE_BYTES;
@@ -324,7 +329,7 @@ fn ours_replayed(task: &Task) -> io::Result<Replay> {
     Ok(counting.end(task, remark))
 }
 
-/// The key of object `id`, as all stores have it.
+/// Returns the key of object `id`, which is the same in all stores.
 pub(crate) fn key(id: u64) -> [u8; 19] {
     let mut key = *b"/o/0000000000000000";
     for (digit, place) in key[3..].iter_mut().rev().enumerate() {
@@ -339,11 +344,11 @@ fn make(id: u64, body: &mut Vec<u8>) {
     objects::fill(id, body);
 }
 
-/// Compares the length and the first and last bytes of a body with what they must be.
+/// Compares the length and the first and last bytes of a body with the expected ones.
 pub(crate) fn checked_ends(id: u64, bytes: u64, ends: &[u8; 2 * END_BYTES]) -> io::Result<()> {
     let expected = u64::from(objects::bytes(id));
     let (first, last) = ends.split_at(END_BYTES);
-    // The last bytes lie over two words of the body, unless its length is a multiple of eight.
+    // The last bytes are in two words of the body, unless its length is a multiple of eight.
     let (number, shift) = ((expected - 8) / 8, (expected - 8) % 8 * 8);
     let (low, high) = (objects::word(id, number), objects::word(id, number + 1));
     let word = if shift == 0 { low } else { low >> shift | high << (64 - shift) };
@@ -368,7 +373,7 @@ pub(crate) fn cpu_s() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// Resident bytes of this process.
+/// Returns the resident bytes of this process.
 pub(crate) fn resident_bytes() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages: Option<u64> = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok());

@@ -1,10 +1,11 @@
-//! Our store as a library: memory alone, or memory above a file, on one loop.
+//! Nighttrain's store as a library: in memory only, or in memory with a file, on one loop.
 //!
 //! ```text
 //!   look ─▶ memory ─▶ hit
 //!        └▶ directory of the file ─▶ helper reads ─▶ restored in memory ─▶ hit
 //! ```
-//! These are the steps of the accelerator's miss (`crates/cache/src/body/cold.rs`), without requests and sockets.
+//! These are the steps of the accelerator's miss (`crates/cache/src/body/cold.rs`), without requests and
+//! sockets.
 
 use std::cell::RefCell;
 use std::io;
@@ -22,20 +23,20 @@ use engine::store::{
 
 use super::{END_BYTES, Location, checked_ends, key};
 
-/// A fixed seed, so that runs compare.
+/// Seed of the store's hash, fixed so that runs are comparable.
 const SEED: u64 = 0x5eed;
 
-/// Lifetime of each object: nothing expires in a run.
+/// Lifetime of each object, longer than any run, so that nothing expires.
 const LIFETIME_S: u32 = 1_000_000;
-/// The store's time does not pass: its unit is the second, and nothing here is about expiry.
+/// Constant time of the store, because nothing here depends on expiry.
 const NOW_S: u32 = 1_000;
-/// Sizes of the accelerator.
+/// Number of helpers and flush interval, as in the accelerator.
 pub(crate) const HELPERS: usize = 16;
 const FLUSH: Duration = Duration::from_secs(1);
 
-/// A store on one core, and what reads its file.
+/// A store on one core, with the helpers that read its file.
 pub(crate) struct Ours {
-    // Dropped in this order: the log last, as it writes out what the shard has appended.
+    // The fields are dropped in this order: the log last, because it writes out what the shard has appended.
     shard: RefCell<Shard>,
     reader: Reader,
     file: Option<OnDisk>,
@@ -47,15 +48,15 @@ struct OnDisk {
     log: Log,
 }
 
-/// Sizes that a store is opened with.
+/// Memory and file of a store.
 pub(crate) struct Sizes<'a> {
     pub(crate) memory_bytes: u64,
-    /// Where the file is, how long, and how it is read.
+    /// Path of the file, its length, and how it is read.
     pub(crate) file: Option<(&'a Path, u64, ReadMode)>,
 }
 
 impl Ours {
-    /// Opens one; the answers of its helpers come in by the second.
+    /// Opens a store. With a file, the second value receives the helpers' completions.
     pub(crate) fn open(sizes: &Sizes<'_>) -> io::Result<(Self, Option<Completions>)> {
         let config = StoreConfig {
             capacity_bytes: sizes.memory_bytes,
@@ -90,7 +91,7 @@ impl Ours {
         Ok((ours, Some(completions)))
     }
 
-    /// Runs `main` as the loop of a core, beside the task that takes the helpers' answers.
+    /// Runs `main` on an event loop, concurrently with the task that handles the helpers' completions.
     pub(crate) fn run<T>(
         &self,
         completions: Option<Completions>,
@@ -115,7 +116,7 @@ impl Ours {
         }))
     }
 
-    /// Looks object `id` up, checks its bytes, and answers where it was.
+    /// Looks up object `id`, checks its bytes, and returns where it was found.
     pub(crate) async fn look(&self, id: u64) -> io::Result<Location> {
         let key = key(id);
         let hash = Hash::seeded(&key, SEED);
@@ -145,16 +146,16 @@ impl Ours {
         }
     }
 
-    /// The payload of a record, by a helper; `None` if its segment has been used again.
+    /// Reads the payload of a record by a helper; `None` if its segment has been reused.
     async fn read(&self, cold: FileRecord) -> io::Result<Option<Vec<u8>>> {
         let file = self.file.as_ref().ok_or_else(|| io::Error::other("a cold object without a file"))?;
         let bytes = log::record_bytes(cold.payload_bytes as usize);
-        // No object here is longer than what a helper reads.
+        // Every object here is short enough for a single read by a helper, so the conversion is lossless.
         let extent = Extent { source: 0, at: cold.location.offset(), bytes: bytes as u32 };
         let pending = file.reads.read(extent).map_err(io::Error::other)?;
         let block = match pending.settled().await {
             Ok(block) => block,
-            // Given up and written over while it was read: gone, and not broken.
+            // The segment was reused during the read, so the object is gone; that is no error.
             Err(_) if file.log.reader().segment_of(cold.location).is_none() => return Ok(None),
             Err(error) => return Err(io::Error::other(error)),
         };
@@ -182,13 +183,13 @@ impl Ours {
         Ok(())
     }
 
-    /// Waits until the disk has what was stored.
+    /// Waits until everything stored so far is on the disk.
     pub(crate) async fn settle(&self) -> io::Result<()> {
         let promise = self.shard.borrow_mut().promise();
         promise.kept().await.map_err(io::Error::other)
     }
 
-    /// Reads of the disk that helpers were handed so far.
+    /// Returns the number of disk reads that helpers have begun so far.
     pub(crate) fn reads(&self) -> u64 {
         self.file.as_ref().map_or(0, |file| file.pool.counters().total(ReadCounter::Begun))
     }
@@ -198,7 +199,7 @@ impl Ours {
     }
 }
 
-/// Looks at the length and at both ends of a body: every contender's is looked at in the same way.
+/// Checks the length and both ends of a body, as for every library.
 fn checked(id: u64, object: &Object<'_>) -> io::Result<()> {
     let bytes = object.body_bytes();
     let mut ends = [0; 2 * END_BYTES];
@@ -206,7 +207,8 @@ fn checked(id: u64, object: &Object<'_>) -> io::Result<()> {
         let (first, last) = ends.split_at_mut(END_BYTES);
         for (from, into) in [(0, first), (bytes - END_BYTES as u64, last)] {
             let mut read = 0;
-            // Most often in one run; the last extent of a long body may be shorter.
+            // Usually one iteration is enough; the last extent of a long body may be shorter than the bytes
+            // to check.
             while read < END_BYTES {
                 let run = object.body(from + read as u64);
                 let len = run.len().min(END_BYTES - read);

@@ -1,4 +1,4 @@
-//! Segcache (Yang, Yue, Vigfusson, NSDI 2021) as its authors publish it for Rust: memory alone.
+//! Segcache (Yang, Yue, Vigfusson, NSDI 2021) in its authors' Rust version: memory only.
 
 use std::io;
 use std::time::Duration;
@@ -7,9 +7,9 @@ use segcache::{Policy, Segcache, Value};
 
 use super::{Contender, Location, Replay, ReplayCounter, Task, checked_body, key, make};
 
-/// Sizes of its own server.
+/// Segment size, the default of Segcache's own server.
 const SEGMENT_BYTES: i32 = 1 << 20;
-/// Fewest bits of its table.
+/// Minimum size of the hash table, as a power of two.
 const HASH_POWER_MIN: u8 = 16;
 const LIFETIME: Duration = Duration::from_secs(1_000_000);
 
@@ -19,7 +19,8 @@ pub(super) fn replayed(task: &Task) -> io::Result<Replay> {
         Contender::SegcacheMerge => Policy::Merge { max: 8, merge: 4, compact: 2 },
         _ => Policy::S3Fifo { admission_ratio: 0.1 },
     };
-    // Seven eighths of the places are for objects; twice as many as fit, so that the table refuses nobody.
+    // Seven eighths of the table's slots are for objects. The table has room for twice the objects that fit
+    // the memory, so that it refuses none.
     let objects = task.memory_bytes / super::OBJECT_BYTES;
     let power = (0..32).find(|power| 1_u64 << power > objects * 8 / 7 * 2).unwrap_or(HASH_POWER_MIN);
     let cache = Segcache::builder()

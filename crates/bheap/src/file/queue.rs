@@ -40,7 +40,7 @@ pub(super) fn shape<T: Item>(layout: u32, capacity: usize) -> Result<Shape, Faul
 
 /// A [`PageQueue`] in a file: few pages are touched for each item, and a checkpoint makes changes durable.
 ///
-/// It has the operations of [`crate::PriorityQueue`], with disk errors, except for `pop_push`: that would be
+/// The operations are those of [`crate::PriorityQueue`], with disk errors, except for `pop_push`: that would be
 /// a `pop` and then a `push`, and the `push` may be refused.
 #[derive(Debug)]
 pub struct FileQueue<T: Item, D: Disk = MappedFile> {

@@ -36,7 +36,7 @@ pub enum ExplainError {
     Refused {
         /// The status of the answer.
         status: u16,
-        /// What is wrong with the request.
+        /// Fault of the request.
         why: String,
     },
     /// The core that owns the key did not answer in time.

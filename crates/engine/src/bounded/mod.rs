@@ -61,7 +61,7 @@ impl ListenerState {
 
 impl fmt::Debug for ListenerState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("ListenerState").field("name", &self.name).finish_non_exhaustive()
     }
 }
 

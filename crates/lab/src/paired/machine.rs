@@ -1,4 +1,4 @@
-//! Where and on what a record was taken: without it, a figure is an anecdote.
+//! Description of the machine and the software of a run, stored in its record.
 
 use std::fs;
 use std::process::Command;
@@ -6,29 +6,29 @@ use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
-/// The machine as it describes itself.
+/// The machine that a run was recorded on.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Machine {
     /// `model name` of the first processor.
     pub cpu: String,
-    /// Processors that this process may use.
+    /// Number of processors that this process may use.
     pub cores: usize,
     /// Total memory in MiB.
     pub memory_mib: u64,
     /// Kernel release and version.
     pub kernel: String,
-    /// Whether a hypervisor is below: its neighbours are part of the noise.
+    /// True on a virtual machine, where other guests add noise to the measurement.
     pub virtualised: bool,
-    /// Default congestion control of TCP for sockets made here.
+    /// Default TCP congestion control of new sockets.
     pub congestion_control: String,
     /// Load averages over 1, 5 and 15 minutes when the run began.
     pub load_before: String,
-    /// The compiler of this program.
+    /// Version of the compiler that built this program.
     pub rustc: String,
 }
 
 impl Machine {
-    /// Reads it from `/proc`; what a field cannot be told is "unknown".
+    /// Reads the description from `/proc`; an unknown text field is "unknown".
     pub fn here() -> Self {
         let cpuinfo = read("/proc/cpuinfo");
         let field = |name: &str| {
@@ -64,7 +64,8 @@ fn read(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
 
-/// The first line that `command` prints (on stdout, else on stderr: `nginx -v` prints there), if it runs at all.
+/// Returns the first non-empty line that `command` prints, on stdout or else on stderr (where `nginx -v`
+/// prints), or `None` if the command does not run.
 pub fn first_line(command: &mut Command) -> Option<String> {
     let output = command.output().ok()?;
     let text = if output.stdout.is_empty() { output.stderr } else { output.stdout };
@@ -72,7 +73,7 @@ pub fn first_line(command: &mut Command) -> Option<String> {
     text.lines().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
 }
 
-/// The commit that is checked out, with `+` when files differ from it.
+/// Returns the checked-out commit, followed by `+` when tracked files are modified.
 pub fn commit() -> String {
     let head = first_line(Command::new("git").args(["rev-parse", "--short=12", "HEAD"]));
     let changed = first_line(Command::new("git").args(["status", "--porcelain", "--untracked-files=no"]));
@@ -83,7 +84,7 @@ pub fn commit() -> String {
     }
 }
 
-/// Now, UTC, as `2026-11-21T01:58:14Z`.
+/// Returns the current UTC time as `2026-11-21T01:58:14Z`.
 pub fn date() -> String {
     humantime::format_rfc3339_seconds(SystemTime::now()).to_string()
 }

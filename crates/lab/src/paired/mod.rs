@@ -1,11 +1,11 @@
-//! Comparing servers fairly on a machine that is neither quiet nor ours alone.
+//! Fair comparison of servers on a noisy, shared machine.
 //!
-//! A figure from one run says as much about the moment as about the program. So contenders are measured *in
-//! turn, again and again* (A B C A B C …): what disturbs one round disturbs all who take part in it, and the
-//! ratio of two contenders is taken round by round before anything is summed up. What counts is the CPU time
-//! that a server's whole process tree spends on a unit of work, not how fast a load generator on the same
-//! machine could drive it; medians and their spread are given, and a bound that lies inside a ratio's interval
-//! is neither met nor missed: it is *too noisy to say*.
+//! A figure from one run depends on the moment as much as on the program. So contenders are measured in
+//! interleaved rounds (A B C A B C …): a disturbance in one round affects every contender of that round, and
+//! the ratio of two contenders is computed per round before anything is summarised. The measure is the CPU
+//! time that a server's whole process tree spends on a unit of work, not how fast a load generator on the
+//! same machine could drive it. Results are medians with their spread. A bound that lies inside a ratio's
+//! interval is neither met nor missed: the verdict is *too noisy to say*.
 //!
 //! ```text
 //!  interleave ─► round 1: A B C ─► round 2: A B C ─► …        each cell: Tree::usage ─ work ─ Tree::usage
@@ -15,9 +15,9 @@
 //!            Series (median, MAD, min…max) ─► Ratio to a reference (paired, bootstrap) ─► Verdict
 //! ```
 //!
-//! - [`tree`]: a server as a pinned process tree, and what it used, from `/proc`;
+//! - [`tree`]: a server as a pinned process tree, and its resource usage from `/proc`;
 //! - [`spread`]: medians, ratios with an interval, verdicts;
-//! - [`place`]: where programs are found;
+//! - [`place`]: lookup of programs and free ports;
 //! - [`machine`]: the machine, for the record of a run.
 
 pub mod machine;
@@ -31,62 +31,65 @@ use serde::{Deserialize, Serialize};
 
 use tree::{Cores, Tree};
 
-/// What the work between two readings came to.
+/// Work that a load did between two readings of a server's usage.
 #[derive(Clone, Debug, Default)]
 pub struct Work {
-    /// Units done: hits, messages, mails.
+    /// Number of completed units: hits, messages or mails.
     pub units: u64,
-    /// Seconds that the load ran, where it knows better than a clock around it (its start-up is not load).
+    /// Seconds that the load ran, if the load generator reports them. Its own start-up time is excluded,
+    /// which a clock around it would include.
     pub wall_s: Option<f64>,
-    /// How long units took, where the load knows.
+    /// Latency of the units, if the load measures it.
     pub latency: Option<Latency>,
-    /// Why this sample should be doubted; empty if it should not. A marked sample carries no verdict.
+    /// Reasons to distrust this sample; empty if there are none. A comparison with a doubtful sample gets no
+    /// verdict.
     pub doubts: Vec<String>,
 }
 
-/// How long units took, from the load's side.
+/// Latency of the units, as the load measures it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
-    /// Microseconds that half of them took at most.
+    /// Median latency, in microseconds.
     pub p50_us: f64,
-    /// Microseconds that 95 in 100 took at most, where that was measured.
+    /// 95th percentile of the latency in microseconds, if measured.
     #[serde(default)]
     pub p95_us: Option<f64>,
-    /// Microseconds that 99 in 100 took at most.
+    /// 99th percentile of the latency, in microseconds.
     pub p99_us: f64,
-    /// Microseconds that the longest took, where that was measured.
+    /// Latency of the slowest unit in microseconds, if measured.
     #[serde(default)]
     pub last_us: Option<f64>,
 }
 
-/// One contender in one round.
+/// Measurement of one contender in one round.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Sample {
-    /// Units done.
+    /// Number of completed units.
     pub units: u64,
-    /// Seconds that the load ran.
+    /// Seconds for which the load ran.
     pub wall_s: f64,
-    /// Seconds of CPU in user mode, over the tree.
+    /// CPU seconds in user mode, summed over the process tree.
     pub cpu_user_s: f64,
-    /// Seconds of CPU in the kernel, over the tree.
+    /// CPU seconds in the kernel, summed over the process tree.
     pub cpu_system_s: f64,
-    /// Context switches because the server waited, over the threads that lived through the run.
+    /// Voluntary context switches (the server waited), of threads that lived through the whole run.
     pub switches_voluntary: u64,
-    /// Context switches because the server was made to wait.
+    /// Involuntary context switches (the server was preempted).
     pub switches_involuntary: u64,
-    /// Bytes resident at the end, summed over the tree (pages that processes share count in each).
+    /// Resident bytes at the end of the run, summed over the process tree (shared pages count once per
+    /// process).
     pub rss_bytes: u64,
-    /// Of the server's cores, the share of time that somebody else used (other processes, the hypervisor).
+    /// Share of the server cores' time that other processes or the hypervisor used.
     pub foreign_share: f64,
-    /// How long units took, where the load knows.
+    /// Latency of the units, if the load measures it.
     #[serde(default)]
     pub latency: Option<Latency>,
-    /// Why this sample should be doubted.
+    /// Reasons to distrust this sample.
     pub doubts: Vec<String>,
 }
 
 impl Sample {
-    /// A round in which nothing could be measured, and why.
+    /// Returns an empty sample for a round in which nothing could be measured, with the reason as its doubt.
     pub fn nothing(why: String) -> Self {
         Self {
             units: 0,
@@ -102,36 +105,37 @@ impl Sample {
         }
     }
 
-    /// Microseconds that half of the units took at most.
+    /// Returns the median latency in microseconds.
     pub fn p50_us(&self) -> Option<f64> {
         Some(self.latency?.p50_us)
     }
 
-    /// Microseconds that 95 in 100 units took at most.
+    /// Returns the 95th percentile of the latency in microseconds.
     pub fn p95_us(&self) -> Option<f64> {
         self.latency?.p95_us
     }
 
-    /// Microseconds that 99 in 100 units took at most.
+    /// Returns the 99th percentile of the latency in microseconds.
     pub fn p99_us(&self) -> Option<f64> {
         Some(self.latency?.p99_us)
     }
 
-    /// Microseconds that the longest unit took.
+    /// Returns the latency of the slowest unit in microseconds.
     pub fn last_us(&self) -> Option<f64> {
         self.latency?.last_us
     }
 
-    /// Microseconds of CPU that a unit cost; `None` when nothing was done.
+    /// Returns the CPU time per unit in microseconds; `None` when no unit was completed.
     pub fn cpu_us_per_unit(&self) -> Option<f64> {
         (self.units > 0).then(|| (self.cpu_user_s + self.cpu_system_s) * 1e6 / self.units as f64)
     }
 }
 
-/// Runs `work` against `tree` and reads before and after it what the tree used. `cores` are the server's.
+/// Runs `work` against the server `tree`, and reads the tree's usage before and after. `cores` are the
+/// server's cores.
 ///
 /// # Errors
-/// Whatever `work` fails with, or what cannot be read from `/proc` (the server died, say).
+/// Any error of `work`, or an error of reading `/proc` (for instance because the server died).
 pub fn measure<E: From<tree::TreeError>>(
     tree: &Tree,
     cores: &Cores,
@@ -165,30 +169,30 @@ pub fn measure<E: From<tree::TreeError>>(
 /// All samples of one contender, in the order of the rounds.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Series {
-    /// The contender.
+    /// Name of the contender.
     pub name: String,
-    /// One sample a round; a round's index is the same in every series of an interleaved run.
+    /// One sample per round; a round has the same index in every series of an interleaved run.
     pub samples: Vec<Sample>,
 }
 
 impl Series {
-    /// Each round's cost in microseconds of CPU a unit; `None` where nothing was done.
+    /// Returns the CPU time per unit of each round in microseconds; `None` for a round without units.
     pub fn costs_us(&self) -> Vec<Option<f64>> {
         self.each(Sample::cpu_us_per_unit)
     }
 
-    /// A figure of each round.
+    /// Returns `figure` of each round's sample.
     pub fn each(&self, figure: impl Fn(&Sample) -> Option<f64>) -> Vec<Option<f64>> {
         self.samples.iter().map(figure).collect()
     }
 
-    /// The first reason to doubt any of its samples.
+    /// Returns the first doubt recorded in any of the samples.
     pub fn doubt(&self) -> Option<&str> {
         self.samples.iter().flat_map(|sample| &sample.doubts).map(String::as_str).next()
     }
 }
 
-/// Measures every contender once a round, for `rounds` rounds, in the given order (A B C A B C …).
+/// Measures every contender once per round, for `rounds` rounds, in the given order (A B C A B C …).
 ///
 /// # Errors
 /// The first error of `measure` ends the run.

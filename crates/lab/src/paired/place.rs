@@ -1,28 +1,31 @@
-//! Where programs are found, and where they may listen.
+//! Lookup of programs, source files and free ports for the servers under test.
 
 use std::env;
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 
-/// Where Debian keeps servers; not on everybody's path.
+/// Directories where Debian installs servers, which are not on every user's `PATH`.
 const SERVER_DIRECTORIES: [&str; 3] = ["/usr/sbin", "/usr/local/sbin", "/sbin"];
 
-/// The environment's name for the directory of the shared floors, which ours must not exceed.
+/// Environment variable with the directory of the shared reference floors (minimal servers in C), which the
+/// costs of our own floors must not exceed.
 pub const REFERENCE_FLOORS: &str = "NIGHTTRAIN_REFERENCE_FLOORS";
 
-/// The environment's variable that names another build of a peer's program: `BENCH_VARNISHD`, `BENCH_NATS_SERVER`.
+/// Returns the environment variable that names another build of a peer's program: `BENCH_VARNISHD`,
+/// `BENCH_NATS_SERVER`.
 pub fn variable(name: &str) -> String {
     let upper = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
     format!("BENCH_{}", name.chars().map(upper).collect::<String>())
 }
 
-/// The build of a program that its [`variable`] names.
+/// Returns the build of a program that its environment variable (see [`variable`]) names.
 pub fn other_build(name: &str) -> Option<PathBuf> {
     env::var_os(variable(name)).filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 
-/// The path of a program: the build that its [`variable`] names, or else that of the distribution.
+/// Returns the path of a program: the build that its environment variable (see [`variable`]) names, or else
+/// the installed one.
 pub fn find(name: &str) -> Option<PathBuf> {
     if let Some(path) = other_build(name) {
         return Some(path).filter(|path| path.is_file());
@@ -34,20 +37,20 @@ pub fn find(name: &str) -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
-/// What is to be run for a program: its path, or its name where it is not installed.
+/// Returns the command to run for a program: its path, or only its name if it is not installed.
 pub fn program(name: &str) -> String {
     find(name).map_or_else(|| name.to_owned(), |path| path.to_string_lossy().into_owned())
 }
 
-/// A file beside this program: the same build.
+/// Returns the path of a file beside this executable, which comes from the same build.
 pub fn sibling(name: &str) -> Option<PathBuf> {
     Some(env::current_exe().ok()?.parent()?.join(name))
 }
 
-/// The program of this build, or the one that `NIGHTTRAIN_BIN` names; otherwise how to have it.
+/// Returns the `nighttrain` program of this build, or the one that `NIGHTTRAIN_BIN` names.
 ///
 /// # Errors
-/// It is not there.
+/// A message with the build command if the program does not exist.
 pub fn ours() -> Result<PathBuf, String> {
     env::var_os("NIGHTTRAIN_BIN")
         .map_or_else(|| sibling("nighttrain"), |path| Some(path.into()))
@@ -55,10 +58,10 @@ pub fn ours() -> Result<PathBuf, String> {
         .ok_or_else(|| "ours is not built: cargo build --profile dist -p nighttrain".to_owned())
 }
 
-/// Another build of ours, to be held against this one: another profile, or another commit's.
+/// Returns another build of Nighttrain to compare with this one: another profile, or another commit.
 ///
 /// # Errors
-/// None is named.
+/// A message if `NIGHTTRAIN_OTHER` names no existing program.
 pub fn other() -> Result<PathBuf, String> {
     env::var_os("NIGHTTRAIN_OTHER")
         .map(PathBuf::from)
@@ -66,10 +69,10 @@ pub fn other() -> Result<PathBuf, String> {
         .ok_or_else(|| "no other build is compared: NIGHTTRAIN_OTHER names its program".to_owned())
 }
 
-/// A shared floor's source, if there is one to be held against.
+/// Returns the source of a shared reference floor.
 ///
 /// # Errors
-/// A sentence that says why there is none.
+/// A message if the environment names no directory of floors, or the file does not exist.
 pub fn reference_floor(file: &str) -> Result<PathBuf, String> {
     let floors = env::var_os(REFERENCE_FLOORS)
         .ok_or_else(|| format!("ours is not compared with a shared floor: {REFERENCE_FLOORS} is not set"))?;
@@ -77,15 +80,15 @@ pub fn reference_floor(file: &str) -> Result<PathBuf, String> {
     if source.exists() { Ok(source) } else { Err(format!("{} does not exist", source.display())) }
 }
 
-/// A port that nobody has just now.
+/// Returns a TCP port on loopback that is currently free.
 ///
 /// # Errors
-/// From the kernel.
+/// The kernel's error if no port can be bound.
 pub fn free_port() -> io::Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 
-/// The top of the source tree.
+/// Returns the root of the source tree.
 pub fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }

@@ -1,21 +1,23 @@
-//! Medians, ratios with an interval, and when to say nothing.
+//! Medians, ratios with a confidence interval, and verdicts.
 //!
-//! **The rule.** A ratio is taken round by round (both contenders met the same moment), and its median is the
-//! figure. The interval is the 95% bootstrap interval of that median: rounds are drawn again with replacement,
-//! [`RESAMPLES`] times, from a fixed seed, and the middle 95% of the medians bound it. A bound is *met* when the
-//! whole interval lies on its good side, *not met* when all of it lies on the bad side, and **too noisy to say**
-//! when it lies inside, when there are fewer than [`ROUNDS_MIN`] paired rounds, or when a sample is doubtful.
+//! **The rule.** A ratio is computed per round (both contenders saw the same conditions), and the median of
+//! the ratios is the figure. The interval is the 95% bootstrap interval of that median: the rounds are
+//! resampled with replacement [`RESAMPLES`] times from a fixed seed, and the middle 95% of the medians bound
+//! the interval. A bound is *met* when the whole interval lies on its good side, and *not met* when all of it
+//! lies on the bad side. The verdict is **too noisy to say** when the bound lies inside the interval, when
+//! there are fewer than [`ROUNDS_MIN`] paired rounds, or when a sample is doubtful.
 
 use serde::{Deserialize, Serialize};
 
-/// How often the rounds are drawn again.
+/// Number of bootstrap resamples.
 pub const RESAMPLES: usize = 4_000;
-/// Fewer paired rounds than this say nothing.
+/// Minimum number of paired rounds for a verdict; with fewer, the result is too noisy.
 pub const ROUNDS_MIN: usize = 3;
-/// Why this one: any would do, but it must be the same for whoever repeats the sum.
+/// Fixed seed of the bootstrap. Its value is arbitrary; a constant makes the result reproducible.
 const SEED: u64 = 0x6e69_6768_7474_7261;
 
-/// The middle of `values` (the mean of the middle two); `None` when there are none.
+/// Returns the median of `values` (the mean of the middle two if their number is even); `None` when there are
+/// none.
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
@@ -24,23 +26,23 @@ pub fn median(values: &[f64]) -> Option<f64> {
     if sorted.len() % 2 == 1 { Some(upper) } else { Some((sorted.get(middle - 1)? + upper) / 2.0) }
 }
 
-/// How a series lies around its median.
+/// Distribution of a series around its median.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
     /// The median.
     pub median: f64,
-    /// The median distance from the median (MAD), which one wild round does not move.
+    /// Median absolute deviation (MAD), which a single outlier does not change.
     pub mad: f64,
-    /// The least.
+    /// Smallest value.
     pub min: f64,
-    /// The greatest.
+    /// Largest value.
     pub max: f64,
-    /// How many values.
+    /// Number of values.
     pub rounds: usize,
 }
 
 impl Spread {
-    /// `None` when there are no values.
+    /// Computes the spread of `values`; `None` when there are none.
     pub fn of(values: &[f64]) -> Option<Self> {
         let middle = median(values)?;
         let distances: Vec<f64> = values.iter().map(|value| (value - middle).abs()).collect();
@@ -54,21 +56,21 @@ impl Spread {
     }
 }
 
-/// How many times the reference a contender costs.
+/// Cost of a contender as a multiple of the reference's.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ratio {
-    /// Median of the rounds' ratios.
+    /// Median of the per-round ratios.
     pub median: f64,
     /// Lower end of the median's 95% interval.
     pub low: f64,
-    /// Upper end.
+    /// Upper end of the median's 95% interval.
     pub high: f64,
-    /// Rounds in which both did something.
+    /// Number of rounds in which both contenders have a figure.
     pub rounds: usize,
 }
 
 impl Ratio {
-    /// Pairs the two series round by round; `None` when no round has both.
+    /// Pairs the two series round by round; `None` when no round has a figure of both.
     pub fn paired(contender: &[Option<f64>], reference: &[Option<f64>]) -> Option<Self> {
         let ratios: Vec<f64> = contender
             .iter()
@@ -82,7 +84,7 @@ impl Ratio {
     }
 }
 
-/// The middle 95% of the medians of resampled `values`.
+/// Returns the bounds of the middle 95% of the medians of resampled `values`.
 fn bootstrap(values: &[f64]) -> Option<(f64, f64)> {
     let mut draws = Draws(SEED);
     let mut resample = vec![0.0; values.len()];
@@ -98,18 +100,18 @@ fn bootstrap(values: &[f64]) -> Option<(f64, f64)> {
     Some((*medians.get(tail)?, *medians.get(RESAMPLES - 1 - tail)?))
 }
 
-/// SplitMix64 (Steele, Lea, Flood: *Fast splittable pseudorandom number generators*, 2014): the same draws for
-/// whoever repeats the sum, in ten lines.
+/// SplitMix64 random number generator (Steele, Lea, Flood: *Fast splittable pseudorandom number generators*,
+/// 2014): the same seed always gives the same sequence.
 #[derive(Clone, Debug)]
 pub struct Draws(u64);
 
 impl Draws {
-    /// A sequence of its own for each seed.
+    /// Creates the generator for a seed; each seed gives another sequence.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 random bits.
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -117,18 +119,19 @@ impl Draws {
         mixed ^ (mixed >> 31)
     }
 
-    /// Evenly in [0, 1).
+    /// Returns a number uniformly distributed in [0, 1).
     pub fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Evenly in 0..`bound` (0 for a bound of 0); the bias is below 2⁻³² for the small bounds used here.
+    /// Returns a number uniformly distributed in 0..`bound` (0 for a bound of 0); the bias is below 2⁻³² for
+    /// the small bounds used here.
     pub fn below(&mut self, bound: usize) -> usize {
         ((u128::from(self.bits()) * bound as u128) >> 64) as usize
     }
 }
 
-/// What a figure came to.
+/// Verdict on a figure and its bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
@@ -136,14 +139,14 @@ pub enum Verdict {
     Met,
     /// The whole interval is beyond the bound.
     NotMet,
-    /// The bound lies inside the interval, or too little was measured, or a sample is doubtful.
+    /// The bound lies inside the interval, there are too few rounds, or a sample is doubtful.
     TooNoisy,
-    /// Nothing to compare.
+    /// There is nothing to compare.
     NotMeasured,
 }
 
 impl Verdict {
-    /// The rule above, for "at most `bound`".
+    /// Judges a ratio that must be at most `bound`, by the rule in the module's documentation.
     pub fn at_most(bound: f64, ratio: &Ratio) -> Self {
         if ratio.rounds < ROUNDS_MIN {
             Self::TooNoisy
@@ -156,7 +159,7 @@ impl Verdict {
         }
     }
 
-    /// In words.
+    /// Returns the verdict in words, for reports.
     pub fn words(self) -> &'static str {
         match self {
             Self::Met => "met",
@@ -191,7 +194,7 @@ mod tests {
 
     #[test]
     fn pairing_cancels_what_both_met() {
-        // The machine was three times slower in two rounds; the ratio does not see it.
+        // The machine was three times slower in two rounds; the ratio is not affected.
         let reference = [5.0, 15.0, 5.2, 14.4, 5.1, 5.0, 5.0];
         let contender: Vec<f64> = reference.iter().map(|cost| cost * 1.2).collect();
         let ratio = Ratio::paired(&all(&contender), &all(&reference)).unwrap();
@@ -229,8 +232,9 @@ mod tests {
 
     #[test]
     fn the_interval_covers_the_truth_about_as_often_as_it_says() {
-        // Ratios drawn from a known distribution (median 1): the interval of seven rounds must contain 1 in
-        // clearly more than four of five sittings, and must not be so wide that it always does.
+        // Ratios are drawn from a known distribution with median 1. The interval of seven rounds must contain
+        // 1 in clearly more than 80% of the runs, but not in all of them, as an interval that is too wide
+        // would.
         let mut draws = Draws::new(7);
         let mut covered = 0;
         for _ in 0..300 {

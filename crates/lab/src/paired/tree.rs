@@ -1,4 +1,4 @@
-//! A server as a process tree on cores of its own, and what the tree has used, from `/proc`.
+//! A server as a process tree on its own cores, and the tree's resource usage from `/proc`.
 //!
 //! CPU time is `utime + stime` of every process in the tree, which the kernel keeps for all of a process's
 //! threads, dead ones included, plus `cutime + cstime` for the children that it has reaped (proc(5), `stat`).
@@ -14,43 +14,43 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// How long a server may take to stop by itself before it is killed.
+/// Time that a server gets to exit after SIGTERM before it is killed.
 const STOP_WAIT: Duration = Duration::from_secs(4);
-/// Between two looks at something that will happen soon.
+/// Interval at which short waits poll their condition.
 const POLL: Duration = Duration::from_millis(10);
 
-/// A set of processors, never empty.
+/// Non-empty set of processors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cores(Vec<usize>);
 
 impl Cores {
-    /// Exactly these processors; `None` for an empty list.
+    /// Creates a set of exactly these processors; `None` for an empty list.
     pub fn new(mut list: Vec<usize>) -> Option<Self> {
         list.sort_unstable();
         list.dedup();
         (!list.is_empty()).then_some(Self(list))
     }
 
-    /// Every processor that this process may use.
+    /// Lists every processor that this process may use.
     ///
     /// # Errors
-    /// From sched_getaffinity(2).
+    /// The kernel's error from sched_getaffinity(2).
     pub fn allowed() -> Result<Vec<usize>, TreeError> {
         Ok(crate::placement::allowed()?)
     }
 
-    /// Their numbers, in ascending order.
+    /// Returns the processor numbers in ascending order.
     pub fn list(&self) -> &[usize] {
         &self.0
     }
 
-    /// How many.
+    /// Returns the number of processors.
     pub fn count(&self) -> usize {
         self.0.len()
     }
 }
 
-/// As taskset(1) and `--cores` take it: `0,1`.
+/// Formats the set as taskset(1) and `--cores` take it: `0,1`.
 impl fmt::Display for Cores {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (position, core) in self.0.iter().enumerate() {
@@ -60,74 +60,75 @@ impl fmt::Display for Cores {
     }
 }
 
-/// `command` behind taskset(1), so that it and all that it starts run on `cores` only. (Setting the affinity
-/// in the child by ourselves would need `pre_exec`, which is unsafe; util-linux is everywhere.)
+/// Wraps `command` in taskset(1), so that it and all its child processes run on `cores` only. (Setting the
+/// affinity in the child would need `pre_exec`, which is unsafe; util-linux is installed everywhere.)
 pub fn pinned(cores: &Cores, command: &str) -> Command {
     let mut pinned = Command::new("taskset");
     pinned.arg("-c").arg(cores.to_string()).arg(command);
     pinned
 }
 
-/// Why a tree cannot be run or read.
+/// Error of starting a process tree or reading its usage.
 #[derive(Debug, thiserror::Error)]
 pub enum TreeError {
     /// A system call failed.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// The root process has ended, so what it used is lost.
+    /// The root process has ended, so the tree's usage is lost.
     #[error("process {0} has ended")]
     Ended(u32),
-    /// A line of `/proc` is not as proc(5) describes it.
+    /// A line of `/proc` does not have the format of proc(5).
     #[error("cannot read {0}")]
     Proc(String),
 }
 
-/// What a tree has used since it began.
+/// Resources that a process tree has used since it started.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Usage {
-    /// Seconds in user mode.
+    /// CPU seconds in user mode.
     pub cpu_user_s: f64,
-    /// Seconds in the kernel.
+    /// CPU seconds in the kernel.
     pub cpu_system_s: f64,
-    /// Context switches by waiting, of live threads.
+    /// Voluntary context switches of live threads.
     pub switches_voluntary: u64,
-    /// Context switches by force, of live threads.
+    /// Involuntary context switches of live threads.
     pub switches_involuntary: u64,
-    /// Resident bytes, summed over processes.
+    /// Resident bytes, summed over the processes.
     pub rss_bytes: u64,
-    /// Live processes.
+    /// Number of live processes.
     pub processes: usize,
 }
 
-/// A running process and all that descends from it. Stopped, in the end by force, when dropped.
+/// A running process and all its descendants. Dropping the tree stops them: first with SIGTERM, then with
+/// SIGKILL.
 #[derive(Debug)]
 pub struct Tree {
     child: Child,
 }
 
 impl Tree {
-    /// Starts `command`; see [`pinned`].
+    /// Starts `command`, usually made by [`pinned`].
     ///
     /// # Errors
-    /// When it cannot be started at all.
+    /// [`TreeError::Io`] if the command cannot be started.
     pub fn start(mut command: Command) -> Result<Self, TreeError> {
         Ok(Self { child: command.spawn()? })
     }
 
-    /// The root's process id.
+    /// Returns the process id of the root.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// How the root ended, if it has.
+    /// Returns the exit status of the root, if it has ended.
     ///
     /// # Errors
-    /// From waitpid(2).
+    /// [`TreeError::Io`] if waitpid(2) fails.
     pub fn ended(&mut self) -> Result<Option<ExitStatus>, TreeError> {
         Ok(self.child.try_wait()?)
     }
 
-    /// What the tree has used until now.
+    /// Returns the tree's resource usage so far.
     ///
     /// # Errors
     /// [`TreeError::Ended`] when the root is gone.
@@ -150,7 +151,8 @@ impl Tree {
         if usage.processes == 0 { Err(TreeError::Ended(self.id())) } else { Ok(usage) }
     }
 
-    /// Bytes of memory of its own that the tree holds (`RssAnon` of proc(5)): neither files nor what the kernel holds for it.
+    /// Returns the tree's anonymous memory in bytes (`RssAnon` of proc(5)), which excludes file pages and
+    /// kernel memory.
     ///
     /// # Errors
     /// [`TreeError::Ended`] when the root is gone.
@@ -169,7 +171,7 @@ impl Tree {
         while matches!(self.child.try_wait(), Ok(None)) && asked.elapsed() < STOP_WAIT {
             sleep(POLL);
         }
-        // Whoever is left is killed; the start time tells a survivor from a stranger with a reused id.
+        // Survivors are killed. The start time tells a survivor from an unrelated process that reuses its id.
         for process in known {
             if stat(process.id).is_some_and(|now| now.started == process.started && !now.zombie) {
                 signal(process.id, Signal::KILL);
@@ -187,12 +189,12 @@ impl Drop for Tree {
 
 fn signal(id: u32, signal: Signal) {
     if let Some(pid) = i32::try_from(id).ok().and_then(Pid::from_raw) {
-        // Already gone is as good as stopped.
+        // An error means that the process is already gone.
         let _ = kill_process(pid, signal);
     }
 }
 
-/// The fields of `/proc/PID/stat` that matter here.
+/// Fields of `/proc/PID/stat` that usage and process tree need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stat {
     id: u32,
@@ -204,12 +206,13 @@ struct Stat {
     rss_pages: u64,
 }
 
-/// proc(5): `pid (comm) state ppid …`; the name may hold spaces and brackets, so fields count from its last one.
+/// Parses `pid (comm) state ppid …` (proc(5)). The name may contain spaces and parentheses, so the other
+/// fields are counted from the last closing parenthesis.
 fn parse_stat(line: &str) -> Option<Stat> {
     let (id, rest) = line.split_once(" (")?;
     let (_, rest) = rest.rsplit_once(") ")?;
     let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
-    // `fields[0]` is field 3 of the manual.
+    // `fields[0]` is field 3 in the numbering of proc(5).
     let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
     Some(Stat {
         id: id.parse().ok()?,
@@ -226,12 +229,12 @@ fn stat(id: u32) -> Option<Stat> {
     parse_stat(&fs::read_to_string(format!("/proc/{id}/stat")).ok()?)
 }
 
-/// `root` and every process below it, the root first; empty when it is gone.
+/// Lists `root` and every process below it, the root first; empty when the root is gone.
 fn descendants(root: u32) -> Result<Vec<Stat>, TreeError> {
     let mut children: BTreeMap<u32, Vec<Stat>> = BTreeMap::new();
     for entry in fs::read_dir("/proc")? {
         let name = entry?.file_name();
-        // A process may end between the listing and the reading.
+        // A process may end between the listing and the reading; it is skipped.
         if let Some(stat) = name.to_str().and_then(|name| name.parse().ok()).and_then(stat) {
             children.entry(stat.parent).or_default().push(stat);
         }
@@ -245,7 +248,7 @@ fn descendants(root: u32) -> Result<Vec<Stat>, TreeError> {
     Ok(tree)
 }
 
-/// Context switches, voluntary and not, of the process's live threads.
+/// Sums the voluntary and involuntary context switches of a process's live threads.
 fn switches(id: u32) -> (u64, u64) {
     let mut sum = (0, 0);
     let Ok(threads) = fs::read_dir(format!("/proc/{id}/task")) else { return sum };
@@ -265,7 +268,7 @@ fn switches(id: u32) -> (u64, u64) {
     sum
 }
 
-/// Of one process; 0 where it has just ended.
+/// Returns the anonymous memory of one process in bytes; 0 if it has just ended.
 fn anonymous_bytes(id: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
     let kib = status.lines().find_map(|line| {
@@ -274,17 +277,19 @@ fn anonymous_bytes(id: u32) -> u64 {
     kib.unwrap_or(0) * 1024
 }
 
-/// Seconds that `cores` were busy since boot, whoever kept them so, the hypervisor's theft included.
+/// Returns the seconds that `cores` were busy since boot for any process, including time stolen by the
+/// hypervisor.
 ///
 /// # Errors
-/// When `/proc/stat` lacks one of the cores.
+/// [`TreeError::Proc`] when `/proc/stat` lacks one of the cores.
 pub fn busy_s(cores: &Cores) -> Result<f64, TreeError> {
     let text = fs::read_to_string("/proc/stat")?;
     let tick_s = 1.0 / rustix::param::clock_ticks_per_second() as f64;
     cores.0.iter().map(|core| busy_ticks(&text, *core).map(|ticks| ticks as f64 * tick_s)).sum()
 }
 
-/// proc(5): `cpuN user nice system idle iowait irq softirq steal guest guest_nice`; guest is part of user.
+/// Parses `cpuN user nice system idle iowait irq softirq steal guest guest_nice` (proc(5)); guest time is
+/// already part of user time.
 fn busy_ticks(text: &str, core: usize) -> Result<u64, TreeError> {
     let name = format!("cpu{core}");
     let line = text.lines().find_map(|line| line.strip_prefix(&name)?.strip_prefix(' '));
@@ -339,7 +344,7 @@ mod tests {
 
     #[test]
     fn counts_grandchildren_reaped_children_and_all_threads_of_time() {
-        // A child that burns and is reaped, then a grandchild that burns and stays.
+        // One child burns CPU and is reaped; then a grandchild burns CPU and stays alive.
         let tree = shell(
             "sh -c 'i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done'; \
              sh -c 'sh -c \"i=0; while [ \\$i -lt 200000 ]; do i=\\$((i+1)); done; sleep 100\"; :'; :",

@@ -1,8 +1,8 @@
-//! The servers that are compared: how each is started, plainly and fairly, and what loads it.
+//! The compared servers: how each is started, plainly and fairly, and what loads it.
 //!
-//! The experiments about whole servers and the benches (`bench/`) share this, so that
-//! a figure of one and a verdict of the other come from the same settings and the same load. Whoever is not installed
-//! is named, with the command that installs it. Servers are programs: nothing here links one.
+//! The experiments with whole servers and the benches (`bench/`) share this module, so that a figure of an
+//! experiment and a verdict of a bench come from the same settings and the same load. A missing server is
+//! reported with the command that installs it. Servers are separate programs: nothing here links against one.
 
 pub mod cache;
 pub mod feed;
@@ -16,34 +16,34 @@ use std::{
 
 use crate::paired::tree::TreeError;
 
-/// Who "nobody" and "nogroup" are, on every Linux: peers that would not run as root run as them.
+/// User and group id of "nobody" and "nogroup" on every Linux, used for peers that refuse to run as root.
 pub const UNPRIVILEGED: u32 = 65_534;
 
-/// Lines of a server's output that tell why it did not start.
+/// Number of output lines that an error quotes when a server did not start.
 const LAST_WORDS: usize = 5;
 
-/// What ends a run.
+/// Error that ends a run.
 #[derive(Debug, thiserror::Error)]
 pub enum PeerError {
-    /// The system refuses something.
+    /// A system call failed.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// A server has ended, or cannot be read.
+    /// A server has ended, or its usage cannot be read.
     #[error(transparent)]
     Tree(#[from] TreeError),
-    /// Said in full already.
+    /// Any other failure, with its complete message.
     #[error("{0}")]
     Failed(String),
 }
 
 impl PeerError {
-    /// In a sentence.
+    /// Creates [`PeerError::Failed`] with a message.
     pub fn failed(what: impl Into<String>) -> Self {
         Self::Failed(what.into())
     }
 }
 
-/// The last lines that a server has written to its output, in one.
+/// Returns the last lines of a server's output file, joined into one line.
 #[must_use]
 pub fn last_words(output: &Path) -> String {
     let said = fs::read_to_string(output).unwrap_or_default();
@@ -51,10 +51,10 @@ pub fn last_words(output: &Path) -> String {
     lines[lines.len().saturating_sub(LAST_WORDS)..].join(" | ")
 }
 
-/// Makes a directory with all that is in it that of [`UNPRIVILEGED`].
+/// Gives a directory and its contents to the user [`UNPRIVILEGED`].
 ///
 /// # Errors
-/// What the system says; only root may do that.
+/// The error of chown(2), which needs root, or of reading the directory.
 pub fn hand_over(path: &Path) -> io::Result<()> {
     chown(path, Some(UNPRIVILEGED), Some(UNPRIVILEGED))?;
     if path.is_dir() {

@@ -40,7 +40,7 @@ pub fn fill(id: u64, into: &mut [u8]) {
     rest.copy_from_slice(&word(id, number).to_le_bytes()[..rest.len()]);
 }
 
-/// Whether `body` is all of the body of object `id`.
+/// Returns whether `body` is the whole body of object `id`.
 #[must_use]
 pub fn is_body(id: u64, body: &[u8]) -> bool {
     if body.len() != bytes(id) as usize {

@@ -1,4 +1,4 @@
-//! Who asks for what: a Zipf law over the objects, and scans that ask for each object of their own once.
+//! The sequence of requests: a Zipf law over the objects, and scans that ask for each object of their own once.
 
 use crate::paired::spread::Draws;
 

@@ -84,7 +84,7 @@ impl StepLimit {
 
 impl std::fmt::Debug for StepLimit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Until").field("steps", &self.steps.get()).finish_non_exhaustive()
+        f.debug_struct("StepLimit").field("steps", &self.steps.get()).finish_non_exhaustive()
     }
 }
 

@@ -45,13 +45,13 @@ pub(crate) fn without_end(line_with_lf: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
-/// From the first byte of `first` to the last of `last`, both parts of `line`.
+/// Returns the part of `line` from the first byte of `first` to the last byte of `last`.
 pub(crate) fn from_to<'a>(line: &'a [u8], first: &[u8], last: &[u8]) -> &'a [u8] {
     let at = |part: &[u8]| part.as_ptr().addr() - line.as_ptr().addr();
     &line[at(first)..at(last) + last.len()]
 }
 
-/// Whether the words of a line are parted by single spaces, and it ends in CR LF.
+/// Returns whether single spaces separate the words of a line, and CR LF ends it.
 pub(crate) fn is_canonical(line: &[u8], arguments: &[u8], words: usize) -> bool {
     let blanks = arguments.iter().filter(|&&byte| is_blank(byte)).count();
     let spaces = arguments.iter().filter(|&&byte| byte == b' ').count();

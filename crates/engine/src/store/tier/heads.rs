@@ -191,10 +191,7 @@ impl FoundHeads {
     ) -> Bodies {
         let Self { heads, mut bodies } = self;
         let mut matched = Bodies::new();
-        for (hash, (location, number, body)) in
-            heads.into_iter().filter(|(hash, head)| is_known(*hash, head.0))
-        {
-            let _ = location;
+        for (hash, (_, number, body)) in heads.into_iter().filter(|(hash, head)| is_known(*hash, head.0)) {
             match bodies.remove(&body).filter(|(of, _)| *of == hash) {
                 Some((_, cold)) => {
                     found(hash, cold);

@@ -148,7 +148,7 @@ pub struct FileStore {
 impl fmt::Debug for UnreadStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { store, start, may_go_ahead, .. } = self;
-        f.debug_struct("Opening")
+        f.debug_struct("UnreadStore")
             .field("store", store)
             .field("start", start)
             .field("may_go_ahead", may_go_ahead)

@@ -4,7 +4,7 @@
 //! One pass over the addresses gives the transfers for *every* memory size at once (Mattson's stack
 //! distances, with Thompson's and Smith's treatment of writes). A page touched at stack distance `d`, that
 //! is, with `d − 1` other pages touched since its last touch, is read again in every memory smaller than `d`.
-//! It was written back in those memories in which it was still dirty: those in which no earlier distance
+//! The page was written back in those memories in which it was still dirty: those in which no earlier distance
 //! since its last write had evicted it. [`ListLru`] is the slow twin, one size at a time.
 
 use bheap::trace::Trace;

@@ -1,4 +1,4 @@
-//! The certificates that all servers at the edge show: the same keys for everybody, made for this run.
+//! TLS certificates of the servers under test, made for each run; every server gets the same keys.
 
 use std::fs;
 use std::path::Path;
@@ -6,34 +6,35 @@ use std::process::Command;
 
 use crate::peers::PeerError;
 
-/// Who asks for this name is shown the certificate whose key is RSA; everybody else the one of ECDSA.
+/// Server name (SNI) for which servers present the RSA certificate; any other name gets the ECDSA
+/// certificate.
 pub const RSA_NAME: &str = "rsa.bench.example";
-/// The name of the other.
+/// Server name of the ECDSA certificate.
 pub const ECDSA_NAME: &str = "ecdsa.bench.example";
 
 /// A certificate and its key, as PEM.
 #[derive(Debug)]
 pub struct Pair {
-    /// The certificate, signed by itself.
+    /// The self-signed certificate.
     pub certificate: String,
-    /// Its private key.
+    /// The certificate's private key.
     pub key: String,
 }
 
-/// One of each kind that the web uses.
+/// An ECDSA and an RSA certificate, the two kinds in common use on the web.
 #[derive(Debug)]
 pub struct Certificates {
-    /// P-256.
+    /// ECDSA certificate on P-256.
     pub ecdsa: Pair,
-    /// 2048 bits.
+    /// RSA certificate with a 2048-bit key.
     pub rsa: Pair,
 }
 
 impl Certificates {
-    /// Has OpenSSL make them in `directory`.
+    /// Generates both certificates in `directory` with OpenSSL.
     ///
     /// # Errors
-    /// It is not there, or refuses.
+    /// `PeerError` if `openssl` is missing or fails.
     pub fn make(directory: &Path) -> Result<Self, PeerError> {
         let ecdsa = ["ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"];
         Ok(Self {

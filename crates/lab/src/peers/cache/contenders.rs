@@ -1,7 +1,8 @@
-//! Everybody who takes part: how each is started, tuned plainly and fairly (`bench/peers/`), and stopped.
+//! The compared caches: how each is started, tuned plainly and fairly (`bench/peers/`), and stopped.
 //!
-//! All of them: one core, memory of the same size, no logs but where logs are measured, keep-alive without end, the cache warm. As root the
-//! peers run as an unprivileged user, which each of them would insist on by itself in a different way.
+//! Every contender runs on one core with the same amount of memory, unlimited keep-alive and a warm cache;
+//! logs are off except where logging is measured. When the bench runs as root, the peers run as an
+//! unprivileged user, because each of them would otherwise drop privileges in its own way.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -18,38 +19,39 @@ use super::load::Filler;
 use super::origin::Bodies;
 use crate::peers::{PeerError, UNPRIVILEGED, hand_over, last_words};
 
-/// Bytes.
+/// Bytes of a KiB.
 pub const KIB: u64 = 1024;
-/// How long a server may take until it answers (Traffic Server initialises its storage).
+/// Time that a server may take until it answers (Traffic Server initialises its storage first).
 const READY_WAIT: Duration = Duration::from_secs(30);
 const READY_POLL: Duration = Duration::from_millis(50);
 
-/// Varnish writes a log record for each of these into shared memory on every request: off, like the others' logs.
+/// Turns off the log records that Varnish otherwise writes into shared memory on every request, as the logs
+/// of the other servers are off too.
 const VARNISH_LOG_OFF: &str = "vsl_mask=-SessOpen,-SessClose,-Link,-Begin,-End,-Timestamp,-ReqStart,-ReqMethod,\
     -ReqURL,-ReqProtocol,-ReqHeader,-ReqUnset,-ReqAcct,-VCL_call,-VCL_return,-VCL_use,-Hit,-HitMiss,-HitPass,\
     -RespProtocol,-RespStatus,-RespReason,-RespHeader,-RespUnset,-Filters,-BereqMethod,-BereqURL,-BereqProtocol,\
     -BereqHeader,-BereqUnset,-BereqAcct,-BerespProtocol,-BerespStatus,-BerespReason,-BerespHeader,-BerespUnset,\
     -BackendOpen,-BackendClose,-Storage,-TTL,-Length,-Fetch_Body";
 
-/// A file has room for what is in memory and for what is beside it.
+/// Size of the file store as a multiple of the store's memory.
 const FILE_TIMES_MEMORY: u64 = 2;
 
-/// Who takes part.
+/// A server or setup that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contender {
-    /// `bench/limit/limit.c`
+    /// Floor of a cache hit over HTTP/1.1: `bench/limit/limit.c`
     Limit,
-    /// `bench/limit/crowd.c`
+    /// Floor for a crowd that waits for one page: `bench/limit/crowd.c`
     Crowd,
-    /// Nobody: clients ask the origin.
+    /// No proxy: clients connect to the origin directly.
     Direct,
-    /// The shared floor that ours must not exceed, if a path to it is given.
+    /// The shared reference floor, if its directory is given; our own floor is compared with it.
     Reference,
-    /// `nighttrain cache`
+    /// Nighttrain: `nighttrain cache`
     Ours,
-    /// Another build of it.
+    /// Another build of `nighttrain cache`.
     Other,
-    /// The same with its store on a file, of which all that is asked for is in memory too.
+    /// `nighttrain cache` with its store on a file, while all requested objects are in memory too.
     OursOnFile,
     /// Varnish
     Varnish,
@@ -61,24 +63,25 @@ pub enum Contender {
     TrafficServer,
     /// Squid as an accelerator
     Squid,
-    /// `bench/limit/streams.c`
+    /// Floor of a cache hit over HTTP/2: `bench/limit/streams.c`
     LimitStreams,
-    /// The shared floor of HTTP/2 that ours must not exceed, if a path to it is given.
+    /// The shared HTTP/2 reference floor, if its directory is given; our own floor is compared with it.
     ReferenceStreams,
-    /// Hitch before Varnish, which has no TLS of its own
+    /// Hitch in front of Varnish, which has no TLS of its own
     HitchVarnish,
-    /// `nighttrain cache` that writes an access log
+    /// `nighttrain cache` with an access log
     OursLogged,
-    /// The same without, and somebody who reads its log by a filter that nothing passes
+    /// `nighttrain cache` without an access log, while `nighttrain log` reads its requests with a filter that
+    /// matches none
     OursRead,
-    /// nginx that writes an access log, a buffer at a time
+    /// nginx that writes a buffered access log
     NginxLogged,
-    /// Varnish with its log on, and `varnishncsa` that writes it
+    /// Varnish with its shared-memory log on, and `varnishncsa` that writes it to a file
     VarnishLogged,
 }
 
 impl Contender {
-    /// Those that are compared over HTTP/1.1 in the clear.
+    /// Contenders that are compared over plain HTTP/1.1.
     pub const ALL: [Self; 16] = [
         Self::Limit,
         Self::Crowd,
@@ -97,9 +100,9 @@ impl Contender {
         Self::NginxLogged,
         Self::VarnishLogged,
     ];
-    /// Those whose requests are logged.
+    /// Contenders whose requests are logged.
     pub const LOGGED: [Self; 4] = [Self::OursLogged, Self::OursRead, Self::NginxLogged, Self::VarnishLogged];
-    /// Those that are compared at a site's edge: TLS and HTTP/2.
+    /// Contenders that are compared over TLS and HTTP/2.
     pub const EDGE: [Self; 7] = [
         Self::LimitStreams,
         Self::ReferenceStreams,
@@ -109,15 +112,15 @@ impl Contender {
         Self::Haproxy,
         Self::HitchVarnish,
     ];
-    /// Those of them that others wrote.
+    /// Third-party servers among [`Self::EDGE`].
     pub const EDGE_PEERS: [Self; 3] = [Self::Nginx, Self::Haproxy, Self::HitchVarnish];
-    /// Those that others wrote.
+    /// Third-party servers among [`Self::ALL`].
     pub const PEERS: [Self; 5] =
         [Self::Varnish, Self::Nginx, Self::Haproxy, Self::TrafficServer, Self::Squid];
-    /// Those of them that ours is held against where it goes to the origin.
+    /// Peers that Nighttrain is compared with on requests that go to the origin.
     pub const PROXIES: [Self; 3] = [Self::Varnish, Self::Nginx, Self::Haproxy];
 
-    /// For people and records.
+    /// Returns the name that reports and records use.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Limit => "limit",
@@ -142,20 +145,21 @@ impl Contender {
         }
     }
 
-    /// A floor answers one size only, with bytes of its own, and has no origin.
+    /// Returns whether the contender is a floor: it answers with its own bytes of one fixed size and has no
+    /// origin.
     pub const fn is_floor(self) -> bool {
         matches!(self, Self::Limit | Self::Reference | Self::LimitStreams | Self::ReferenceStreams)
     }
 
-    /// It stores nothing.
+    /// Returns whether the contender stores nothing.
     pub const fn is_storeless(self) -> bool {
         self.is_floor() || matches!(self, Self::Crowd | Self::Direct)
     }
 
-    /// The program, or what to do to have it.
+    /// Returns the path of the contender's program.
     ///
     /// # Errors
-    /// A sentence with the command that installs it.
+    /// A message with the command that installs or builds it.
     pub fn program(self) -> Result<PathBuf, String> {
         let packaged = |name: &str| {
             find(name).ok_or_else(|| {
@@ -179,7 +183,7 @@ impl Contender {
         }
     }
 
-    /// Its version in its own words.
+    /// Returns the version that the program reports.
     pub fn version(self, program: &Path) -> String {
         let flag = match self {
             Self::Limit
@@ -209,57 +213,57 @@ impl Contender {
     }
 }
 
-/// What a server is started with.
+/// Resources and settings that every contender is started with.
 #[derive(Debug)]
 pub struct Ground<'a> {
-    /// In memory, empty, one directory a server below it.
+    /// Empty directory on a memory file system; each server gets a subdirectory.
     pub directory: &'a Path,
-    /// Of loopback.
+    /// Loopback port of the origin.
     pub origin_port: u16,
-    /// What each may use.
+    /// Memory of each cache.
     pub memory_mib: u64,
-    /// What the origin answers with.
+    /// Bodies that the origin answers with.
     pub bodies: &'a Bodies,
-    /// What those servers show that are to speak TLS and HTTP/2.
+    /// Certificates for servers that are measured over TLS and HTTP/2.
     pub certificates: Option<&'a Certificates>,
 }
 
-/// Ports of loopback at a site's edge.
+/// Loopback ports for HTTP/2 and TLS.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EdgePorts {
-    /// HTTP/2 in the clear.
+    /// Port for HTTP/2 without TLS.
     pub streams: u16,
-    /// HTTP/1.1 and HTTP/2 over TLS.
+    /// Port for HTTP/1.1 and HTTP/2 over TLS.
     pub tls: u16,
 }
 
-/// A server that answers.
+/// A running contender that answers requests.
 #[derive(Debug)]
 pub struct ServerProcess {
-    /// Who it is.
+    /// The contender that this process runs.
     pub contender: Contender,
-    /// What it is called here.
+    /// Name of the server in this run's reports.
     pub name: String,
-    /// Of loopback.
+    /// Loopback port of plain HTTP/1.1.
     pub port: u16,
-    /// Where it speaks HTTP/2 in the clear, and where TLS, if it was given certificates.
+    /// Ports for HTTP/2 without TLS and for TLS; 0 if the server has no certificates.
     pub edge: EdgePorts,
-    /// Where it runs.
+    /// Cores that the server runs on.
     pub cores: Cores,
-    /// Where its load runs.
+    /// Cores that its load generator runs on.
     pub load_cores: Cores,
-    /// The only body that it can answer with.
+    /// The one body size that a floor answers with; `None` for other servers.
     pub body_bytes: Option<u64>,
-    /// Its processes.
+    /// The server's processes.
     pub tree: Tree,
-    /// Who reads its log; what that costs is not the server's.
+    /// Process that reads the server's log; its CPU time is not counted as the server's.
     pub reader: Option<Tree>,
 }
 
 /// Starts a contender under `name` and waits until it answers.
 ///
 /// # Errors
-/// It ended or did not answer; in its own last words.
+/// `PeerError` with the server's last output lines if the server ended or did not answer.
 pub fn start(
     contender: Contender,
     name: &str,
@@ -273,7 +277,8 @@ pub fn start(
     let port = if contender == Contender::Direct { ground.origin_port } else { free_port()? };
     let edge = match (ground.certificates, contender) {
         (None, _) => EdgePorts::default(),
-        // Others tell by a connection's first bytes what is spoken.
+        // The other servers accept HTTP/1.1 and HTTP/2 on one port, and tell them apart by a connection's
+        // first bytes.
         (Some(_), Contender::Nginx) => EdgePorts { streams: free_port()?, tls: free_port()? },
         (Some(_), _) => EdgePorts { streams: port, tls: free_port()? },
     };
@@ -366,11 +371,11 @@ fn wait_until_ready(running: &mut ServerProcess, bodies: &Bodies) -> Result<(), 
     }
 }
 
-/// Where one server lives.
+/// Directory, ports and cores of one server.
 struct Place<'a> {
     directory: &'a Path,
     port: u16,
-    /// Where ours is asked for its log; 0: anywhere.
+    /// Admin port that serves Nighttrain's log; 0 lets the kernel choose a port.
     admin_port: u16,
     edge: EdgePorts,
     ground: &'a Ground<'a>,
@@ -378,14 +383,14 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// A process to measure where there is none.
+    /// Starts `sleep infinity` as the measured process when clients connect to the origin directly.
     fn nobody(&self, sleep: &Path) -> Command {
         let mut command = pinned(self.cores, &sleep.to_string_lossy());
         command.arg("infinity");
         command
     }
 
-    /// A program in C that is told its port and `more`.
+    /// Compiles a floor in C and returns its command, with the port and `more` as arguments.
     fn floor(&self, source: &Path, more: u64) -> Result<Command, PeerError> {
         let binary = self.directory.join("floor");
         let compiled = Command::new("cc").arg("-O2").arg("-o").arg(&binary).arg(source).output()?;
@@ -398,13 +403,13 @@ impl Place<'_> {
         Ok(command)
     }
 
-    /// Writes the certificates and keys that the server is to show into its directory.
+    /// Writes the server's certificates and keys into its directory.
     fn certificates(&self) -> Result<(), PeerError> {
         if let Some(certificates) = self.ground.certificates {
             for (name, pair) in [("ecdsa", &certificates.ecdsa), ("rsa", &certificates.rsa)] {
                 fs::write(self.directory.join(format!("{name}.crt")), &pair.certificate)?;
                 fs::write(self.directory.join(format!("{name}.key")), &pair.key)?;
-                // Some want both in one file.
+                // Some servers need certificate and key in one file.
                 let both = format!("{}{}", pair.certificate, pair.key);
                 fs::write(self.directory.join(format!("{name}.pem")), both)?;
             }
@@ -425,7 +430,7 @@ impl Place<'_> {
             .arg(format!("{}MiB", self.ground.memory_mib))
             .arg("--cores")
             .arg(self.cores.to_string())
-            // Two of ours run at once, and one admin port is all that there is by default.
+            // Two Nighttrain servers run at once, so they cannot both use the default admin port.
             .arg("--admin")
             .arg(format!("127.0.0.1:{}", self.admin_port));
         if self.ground.certificates.is_some() {
@@ -446,7 +451,7 @@ impl Place<'_> {
         Ok(command)
     }
 
-    /// Both in one tree: the shell becomes Varnish, and who writes its log is its child.
+    /// Runs both programs in one process tree: the shell becomes Varnish, and `varnishncsa` is its child.
     fn varnish_logged(&self, varnish: &Path) -> Result<Command, PeerError> {
         let arguments = self.varnish_arguments(true)?;
         let mut command = self.unprivileged(Path::new("sh"))?;
@@ -467,7 +472,7 @@ impl Place<'_> {
         all.extend(["-n".into(), self.directory.join("state").to_string_lossy().into()]);
         all.extend(["-a".into(), format!("127.0.0.1:{}", self.port)]);
         all.extend(["-s".into(), format!("malloc,{}M", self.ground.memory_mib)]);
-        // A thread per busy connection is its design: have them before they are needed.
+        // Varnish uses one thread per busy connection, so the threads are created in advance.
         for parameter in
             ["thread_pools=1", "thread_pool_min=1100", "thread_pool_max=2000", "listen_depth=4096"]
         {
@@ -479,7 +484,7 @@ impl Place<'_> {
         Ok(all)
     }
 
-    /// Both in one tree: the shell becomes Hitch, and Varnish is its child.
+    /// Runs both programs in one process tree: the shell becomes Hitch, and Varnish is its child.
     fn hitch_varnish(&self, hitch: &Path) -> Result<Command, PeerError> {
         let path = self.configuration("hitch.conf", include_str!("../../../../../bench/peers/hitch.conf"))?;
         let mut arguments = self.varnish_arguments(false)?;
@@ -487,7 +492,7 @@ impl Place<'_> {
         arguments.extend(["-p", "feature=+http2"].map(Into::into));
         let varnish = Contender::Varnish.program().map_err(PeerError::failed)?;
         let mut command = self.unprivileged(Path::new("sh"))?;
-        // Hitch looks its backend up when it starts.
+        // Hitch resolves its backend when it starts, so the script waits for Varnish's socket.
         let script = "socket=$1 hitch=$2 configuration=$3; shift 3; \"$@\" & \
                       until [ -S \"$socket\" ]; do sleep 0.05; done; \
                       exec \"$hitch\" --config=\"$configuration\"";
@@ -510,7 +515,7 @@ impl Place<'_> {
         let path = self.configuration("nginx.conf", &text)?;
         let mut command = self.unprivileged(program)?;
         command.arg("-c").arg(path).arg("-p").arg(self.directory);
-        // Before the configuration is read, it would open the package's log.
+        // nginx would otherwise open the package's error log before it reads the configuration.
         command.arg("-e").arg(self.directory.join("error.log"));
         Ok(command)
     }
@@ -537,7 +542,7 @@ impl Place<'_> {
         for directory in ["etc", "share", "state", "run", "log", "cache"] {
             fs::create_dir_all(self.directory.join(directory))?;
         }
-        // The package's own files for everything that is not about this bench.
+        // Settings that do not matter to the bench come from the package's own files.
         for entry in fs::read_dir("/etc/trafficserver")?.flatten() {
             if entry.path().is_file() {
                 fs::copy(entry.path(), self.directory.join("etc").join(entry.file_name()))?;
@@ -571,7 +576,7 @@ impl Place<'_> {
         Ok(command)
     }
 
-    /// Writes a configuration with its placeholders filled in.
+    /// Writes a configuration file with its placeholders replaced.
     fn configuration(&self, name: &str, template: &str) -> Result<PathBuf, PeerError> {
         let text = template
             .replace("@DIR@", &self.directory.to_string_lossy())
@@ -587,7 +592,8 @@ impl Place<'_> {
         Ok(path)
     }
 
-    /// `program` on our cores, and as nobody if we are somebody: call last, it hands the directory over.
+    /// Returns a command that runs `program` on the server's cores, and as an unprivileged user if the bench
+    /// runs as root. Call it last, because it changes the directory's owner.
     fn unprivileged(&self, program: &Path) -> Result<Command, PeerError> {
         let program = program.to_string_lossy();
         if !rustix::process::geteuid().is_root() {

@@ -1,4 +1,4 @@
-//! Filling the caches, and asking for what they hold, and for what they do not.
+//! Load on the caches: a client that fills and checks them, and wrk for measured requests.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -19,15 +19,15 @@ use crate::paired::{Latency, Work};
 use super::origin::{Bodies, Page};
 use crate::peers::PeerError;
 
-/// How many draws a list holds before it repeats: some ten times what a connection asks for in a round.
+/// Number of draws in a list before it repeats: about ten times what a connection requests in a round.
 const DRAWS: usize = 1 << 18;
 const SEED: u64 = 20_100_611;
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
 const HEAD_BYTES_MAX: usize = 16 << 10;
 const HEADERS_MAX: usize = 64;
 
-/// What a browser sends beside the request line and Host, without a cookie: in all about 600 bytes, in two parts
-/// around the Referer, which names a page by [`REFERER_DIGITS`].
+/// Headers that a browser sends beside the request line and Host, without a cookie: in all about 600 bytes,
+/// in two parts around the Referer's page, which is written by [`REFERER_DIGITS`].
 const BROWSER_HEADERS: [&str; 2] = [
     "Connection: keep-alive\r\n\
      DNT: 1\r\n\
@@ -46,49 +46,49 @@ const BROWSER_HEADERS: [&str; 2] = [
      Accept-Encoding: gzip, deflate, br, zstd\r\n\
      Accept-Language: en-GB,en;q=0.9,da;q=0.8\r\n",
 ];
-/// The object's ID four times. wrk's LuaJIT hashes a long string by four bytes at each end, in the middle and at
-/// a quarter: requests that differ elsewhere only all collide, and wrk spends half a minute starting. These digits
-/// stand in the middle.
+/// Format of the Referer's page: the object's ID four times. wrk's LuaJIT hashes a long string by four bytes
+/// at each end, in the middle and at a quarter. Requests that differ only elsewhere all collide, and wrk then
+/// needs half a minute to start. These digits are in the middle of the request.
 const REFERER_DIGITS: &str = "%06d%06d%06d%06d";
-/// How many different ones these digits can say.
+/// Number of different pages that these digits can name.
 const REFERERS: u64 = 1_000_000;
 
-/// The Zipf exponent: YCSB's, which is near what web traces show (Breslau et al., 1999: 0.64–0.83, and higher
-/// behind a browser's own cache).
+/// Zipf exponent of the URL popularity: YCSB's value, close to what web traces show (Breslau et al., 1999:
+/// 0.64–0.83, and higher behind a browser's own cache).
 pub const ZIPF_EXPONENT: f64 = 0.99;
 
-/// Which URLs a load asks for.
+/// Distribution of the URLs that a load requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Urls {
-    /// One, with wrk's own short request.
+    /// One URL, with wrk's own short request.
     One,
-    /// That many, drawn by Zipf, with a request as a browser sends it.
+    /// This number of URLs with Zipf popularity, in browser-like requests.
     Zipf(u64),
-    /// Each request another, from this one on, with a request as a browser sends it.
+    /// A new URL for each request, with IDs that count up from this one, in browser-like requests.
     Each(u64),
-    /// So many in turn, from one of them on, with a request as a browser sends it.
+    /// A fixed number of URLs in a cycle, in browser-like requests.
     Round {
-        /// How many; their IDs are those below.
+        /// Number of URLs; their IDs are `0..urls`.
         urls: u64,
-        /// The first.
+        /// ID to start at, modulo `urls`.
         first: u64,
     },
 }
 
-/// What a load asks for.
+/// Requests that a load sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoadSpec {
-    /// What kind of page.
+    /// Kind of page that is requested.
     pub page: Page,
-    /// Of each body, the answer's or the upload's.
+    /// Size of each body, in the response or the upload.
     pub body_bytes: u64,
-    /// Kept alive, each with one request under way.
+    /// Number of keep-alive connections, each with one outstanding request.
     pub connections: u32,
-    /// Which objects.
+    /// URLs that are requested.
     pub urls: Urls,
 }
 
-/// The scripts that wrk runs, and the lists that they read.
+/// Lua scripts that wrk runs, and the lists of URLs that they read.
 #[derive(Debug)]
 pub struct Scripts {
     report: PathBuf,
@@ -99,16 +99,16 @@ pub struct Scripts {
 }
 
 impl Scripts {
-    /// Writes them into `directory`.
+    /// Writes the scripts into `directory`.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// An I/O error if a file cannot be written.
     pub fn write(directory: &Path) -> Result<Self, PeerError> {
-        // One line that this program reads back; wrk's own summary is rounded for people.
+        // The script prints one line for this program to parse, because wrk's own summary is rounded.
         let report = "done = function(summary, latency)\n  local e = summary.errors\n  io.write(string.format(\
                       \"RESULT %d %d %d %d %d %d %d %d %d\\n\", summary.requests, summary.duration, e.connect, e.read, \
                       e.write, e.timeout, e.status, latency:percentile(50), latency:percentile(99)))\nend\n";
-        // As a browser asks, where `id` is the object's, `path` its path and `low` the last digits of its ID.
+        // Builds a browser-like request: `path` and `id` name the object, `low` is the last digits of the ID.
         let browsers = format!(
             "local headers = {{ {}, {} }}\n\
              local function browsers(path, id, low)\n  \
@@ -161,14 +161,14 @@ impl Scripts {
     }
 }
 
-/// In Lua's quotes.
+/// Quotes a string as a Lua literal.
 fn lua_string(text: &str) -> String {
     let escaped = text.replace('\\', "\\\\").replace('"', "\\\"").replace('\r', "\\r").replace('\n', "\\n");
     format!("\"{escaped}\"")
 }
 
-/// `count` draws from 1..=`urls`, where the k-th URL is asked for in proportion to k^-0.99. Popular URLs are not
-/// neighbours: ranks are spread over the IDs.
+/// Returns `count` draws from 1..=`urls`, where the k-th most popular URL has a probability proportional to
+/// k^-0.99. IDs are shuffled, so that popular URLs are not neighbours.
 fn zipf(urls: u64, count: usize) -> Vec<u64> {
     let mut sum = 0.0;
     let cumulative: Vec<f64> = (1..=urls)
@@ -190,10 +190,10 @@ fn zipf(urls: u64, count: usize) -> Vec<u64> {
         .collect()
 }
 
-/// Runs wrk for `seconds` against `port` and reads what it did.
+/// Runs wrk for `seconds` against `port` and parses its result.
 ///
 /// # Errors
-/// wrk is not there, or ended without a result.
+/// `PeerError` if wrk is missing or ends without a result.
 pub fn wrk(
     scripts: &Scripts,
     asked: &LoadSpec,
@@ -202,7 +202,7 @@ pub fn wrk(
     seconds: u64,
 ) -> Result<Work, PeerError> {
     let path = format!("{}{}", asked.page.root(), asked.body_bytes);
-    // Two threads would ask for the same URLs.
+    // Two threads would request the same URLs.
     let threads = if matches!(asked.urls, Urls::Each(_) | Urls::Round { .. }) { 1 } else { cores.count() };
     let mut command = pinned(cores, &program("wrk"));
     command.args([format!("-t{threads}"), format!("-c{}", asked.connections), format!("-d{seconds}s")]);
@@ -230,10 +230,10 @@ pub fn wrk(
     run_wrk(command)
 }
 
-/// The same over TLS, for one URL. `openssl` is the configuration of its TLS.
+/// Runs wrk over TLS for one URL. `openssl` is the OpenSSL configuration file of wrk's TLS.
 ///
 /// # Errors
-/// wrk is not there, or ended without a result.
+/// `PeerError` if wrk is missing or ends without a result.
 pub fn wrk_secured(
     scripts: &Scripts,
     (connections, body_bytes): (u32, u64),
@@ -276,7 +276,8 @@ fn parse_result(text: &str) -> Option<Work> {
     Some(Work { units: requests, wall_s: Some(duration_us as f64 / 1e6), latency, doubts })
 }
 
-/// One keep-alive connection that asks for one object after the other and compares each with what the origin has.
+/// Client with one keep-alive connection that requests objects one after the other and compares each body
+/// with the origin's.
 #[derive(Debug)]
 pub struct Filler<'a> {
     port: u16,
@@ -286,16 +287,15 @@ pub struct Filler<'a> {
     buffer: Vec<u8>,
 }
 
-/// How TLS is spoken with a server.
+/// TLS settings of a client.
 #[derive(Clone, Debug)]
 pub struct Secure {
-    /// Protocols, ciphers, tickets.
+    /// Protocol versions, ciphers and session tickets.
     pub config: Arc<ClientConfig>,
-    /// The name that is asked for.
+    /// Server name (SNI) that the client requests.
     pub name: ServerName<'static>,
 }
 
-/// A connection.
 #[derive(Debug)]
 enum Stream {
     Plain(TcpStream),
@@ -327,47 +327,48 @@ impl Stream {
         }
     }
 
-    /// Says that nothing follows, where that is said; and which handshake there was.
+    /// Sends TLS close_notify and returns the kind of handshake; `None` for a plain connection.
     fn close(self) -> Option<HandshakeKind> {
         let Self::Secured(mut stream) = self else { return None };
         stream.conn.send_close_notify();
-        // Who is gone already need not be told.
+        // An error means that the server has already closed the connection.
         let _ = stream.flush();
         stream.conn.handshake_kind()
     }
 }
 
 impl<'a> Filler<'a> {
-    /// For the server at this port of loopback.
+    /// Creates a client for the server at this loopback port.
     pub fn new(port: u16, bodies: &'a Bodies) -> Self {
         Self { port, bodies, secure: None, stream: None, buffer: Vec::new() }
     }
 
-    /// For the server that speaks TLS at this port of loopback.
+    /// Creates a TLS client for the server at this loopback port.
     pub fn secured(port: u16, bodies: &'a Bodies, secure: Secure) -> Self {
         Self { secure: Some(secure), ..Self::new(port, bodies) }
     }
 
-    /// Asks for `/size/body_bytes/id` and checks the answer byte for byte. (The limit answers only one thing, so
-    /// it is not asked here.)
+    /// Requests `/size/body_bytes/id` and checks the body byte for byte. (Not for floors, which answer with
+    /// their own bytes.)
     ///
     /// # Errors
-    /// Nobody answers, or with something else.
+    /// `PeerError` if the server does not answer, or the answer is wrong.
     pub fn fetch(&mut self, body_bytes: u64, id: u64) -> Result<(), PeerError> {
         self.fetch_page(Page::Shared, body_bytes, id)
     }
 
-    /// The same over a connection of its own, which is closed; and which handshake of TLS that began with.
+    /// Fetches like [`Self::fetch`] on a new connection, closes it, and returns the kind of its TLS
+    /// handshake.
     ///
     /// # Errors
-    /// Nobody answers, or with something else.
+    /// `PeerError` if the server does not answer, or the answer is wrong.
     pub fn fetch_anew(&mut self, body_bytes: u64, id: u64) -> Result<Option<HandshakeKind>, PeerError> {
         self.stream = None;
         self.exchange(Page::Shared, body_bytes, id)?;
         Ok(self.stream.take().and_then(Stream::close))
     }
 
-    /// The connection's socket, which stays open as long as that is kept; nothing more can be said on it by TLS.
+    /// Returns the connection's socket, which keeps the connection open; the TLS state is dropped.
     pub fn into_socket(self) -> Option<TcpStream> {
         match self.stream? {
             Stream::Plain(stream) => Some(stream),
@@ -375,12 +376,14 @@ impl<'a> Filler<'a> {
         }
     }
 
-    /// Asks for a page of any kind and checks the answer byte for byte; uploads so many bytes to [`Page::Upload`].
+    /// Requests a page of any kind and checks the body byte for byte; for [`Page::Upload`], uploads
+    /// `body_bytes` bytes.
     ///
     /// # Errors
-    /// Nobody answers, or with something else.
+    /// `PeerError` if the server does not answer, or the answer is wrong.
     pub fn fetch_page(&mut self, page: Page, body_bytes: u64, id: u64) -> Result<(), PeerError> {
-        // A server may close a connection that it kept for us: once more on a new one, then it is an error.
+        // A server may close an idle keep-alive connection, so a failed request is retried once on a new
+        // connection.
         match self.exchange(page, body_bytes, id) {
             Ok(()) => Ok(()),
             Err(_) => {
@@ -447,7 +450,8 @@ fn read_some(stream: &mut Stream, buffer: &mut Vec<u8>) -> Result<(), PeerError>
     }
 }
 
-/// Bytes of the head, length of the body, and whether the connection ends with it; `None` for "need more".
+/// Parses a response head; returns its length, the body's length, and whether the server closes the
+/// connection after the body; `None` while the head is incomplete.
 fn parse_head(bytes: &[u8]) -> Result<Option<(usize, usize, bool)>, PeerError> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut response = httparse::Response::new(&mut headers);

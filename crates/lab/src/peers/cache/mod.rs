@@ -1,4 +1,4 @@
-//! Caches in front of one origin, filled alike and asked alike.
+//! Caches in front of one origin, filled with the same objects and measured with the same requests.
 
 pub mod certificates;
 pub mod contenders;

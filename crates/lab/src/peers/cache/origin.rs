@@ -1,17 +1,17 @@
 //! The web server behind every contender.
 //!
-//! | asked for | answers |
+//! | request | response |
 //! |---|---|
-//! | `/size/BYTES/ID` | so many bytes that depend on ID alone, to be stored |
-//! | `/private/BYTES/ID` | the same, for this client only |
-//! | `/slow/BYTES/ID` | likewise, after [`SLOW_TIME`] |
-//! | `/checked/BYTES/ID` | the same, to be stored for a second and kept; 304 to whoever names what it has |
-//! | `/awaited/BYTES/ID` | the same, to be stored, after [`AWAITED_TIME`] |
-//! | `POST /upload/BYTES/ID` | how many bytes came, in decimal |
+//! | `/size/BYTES/ID` | a cacheable body of BYTES bytes that depends on ID only |
+//! | `/private/BYTES/ID` | the same body, with `Cache-Control: private` |
+//! | `/slow/BYTES/ID` | the private body, after [`SLOW_TIME`] |
+//! | `/checked/BYTES/ID` | the body, fresh for one second; 304 to a conditional request |
+//! | `/awaited/BYTES/ID` | the cacheable body, after [`AWAITED_TIME`] |
+//! | `POST /upload/BYTES/ID` | the number of received bytes, in decimal |
 //!
-//! One thread, one loop: it shares a processor with the load while misses and passes are measured, and must cost less
-//! than whoever is measured. What is uploaded is thrown away in the kernel. Its count of requests is the proof that
-//! hits were hits, and that what should go through did.
+//! The origin runs on one thread: it shares a processor with the load while misses and passes are measured,
+//! and must cost less than the contender under test. Uploaded bytes are discarded in the kernel. Its request
+//! count proves that hits were hits, and that requests meant for the origin reached it.
 
 use std::io::{self, IoSlice, Write};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -25,34 +25,35 @@ use rustix::net::{RecvFlags, recv};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::{TcpListener, TcpStream};
 
-/// The largest body that can be asked for.
+/// Largest body that can be requested.
 pub const BODY_BYTES_MAX: u64 = 1 << 20;
-/// How long a page of `/slow/` is thought about.
+/// Delay before the origin answers a request for `/slow/`.
 pub const SLOW_TIME: Duration = Duration::from_millis(100);
-/// How long a page of `/awaited/` is: a thousand clients have asked by then.
+/// Delay before the origin answers a request for `/awaited/`; a thousand clients send their requests within
+/// it.
 pub const AWAITED_TIME: Duration = Duration::from_millis(500);
-/// Each contender keeps some open, beside those that are busy.
+/// Maximum number of open connections; each contender keeps idle ones beside the busy ones.
 const CONNECTIONS_MAX: usize = 4_096;
 const HEAD_BYTES_MAX: usize = 16 << 10;
 const HEADERS_MAX: usize = 64;
-/// Thrown away by one call.
+/// Bytes that one call discards.
 const DISCARD_BYTES: usize = 256 << 10;
 const PERIOD: u64 = 251;
 
-/// What kind of page is asked for.
+/// Kind of page that is requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Page {
-    /// For everybody, and to be stored.
+    /// Cacheable by shared caches.
     Shared,
-    /// For one client.
+    /// Private to one client.
     Private,
-    /// For one client, after [`SLOW_TIME`].
+    /// Private to one client, sent after [`SLOW_TIME`].
     Slow,
-    /// For everybody, and to be stored; a second later it is to be asked whether it is still the same.
+    /// Cacheable, but stale after one second, when it must be revalidated.
     Checked,
-    /// For everybody, and to be stored, after [`AWAITED_TIME`].
+    /// Cacheable, sent after [`AWAITED_TIME`].
     Awaited,
-    /// None: it takes a body.
+    /// Target of uploads; it has no content.
     Upload,
 }
 
@@ -60,7 +61,7 @@ impl Page {
     const ALL: [Self; 6] =
         [Self::Shared, Self::Private, Self::Slow, Self::Checked, Self::Awaited, Self::Upload];
 
-    /// Where its URLs begin.
+    /// Returns the path prefix of the page's URLs.
     pub const fn root(self) -> &'static str {
         match self {
             Self::Shared => "/size/",
@@ -85,7 +86,7 @@ impl Page {
 /// A running origin.
 #[derive(Debug)]
 pub struct Origin {
-    /// Of loopback.
+    /// Loopback port of the origin.
     pub port: u16,
     counts: Arc<Counts>,
 }
@@ -94,7 +95,7 @@ pub struct Origin {
 struct Counts {
     requests: AtomicU64,
     not_modified: AtomicU64,
-    /// When a page of `/awaited/` was last answered.
+    /// Time at which a page of `/awaited/` was last answered.
     answered_awaited: Mutex<Option<Instant>>,
 }
 
@@ -102,7 +103,7 @@ impl Origin {
     /// Listens on a free loopback port until the process ends.
     ///
     /// # Errors
-    /// No port, no thread, no event loop.
+    /// The system's error if no port, thread or event loop can be created.
     pub fn start() -> io::Result<Self> {
         let listener = std::net::TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
         listener.set_nonblocking(true)?;
@@ -111,40 +112,41 @@ impl Origin {
         let counter = Arc::clone(&counts);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         thread::Builder::new().name("origin".into()).spawn(move || {
-            // Without it every contender answers 502, and the bench sees that.
+            // A failed origin makes every contender answer 502, which the bench detects.
             let _ = runtime.block_on(accept(listener, &counter));
         })?;
         Ok(Self { port, counts })
     }
 
-    /// How many requests have reached it.
+    /// Returns the number of requests that have reached the origin.
     pub fn requests(&self) -> u64 {
         self.counts.requests.load(Ordering::Relaxed)
     }
 
-    /// When it last began to answer with a page of `/awaited/`.
+    /// Returns the time at which the origin last began to answer a request for `/awaited/`.
     pub fn answered_awaited(&self) -> Option<Instant> {
         *self.counts.answered_awaited.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many of them it answered with 304.
+    /// Returns the number of requests answered with 304.
     pub fn not_modified(&self) -> u64 {
         self.counts.not_modified.load(Ordering::Relaxed)
     }
 }
 
-/// Bodies are windows into one repeated pattern: two IDs that are not equal modulo 251 differ in every byte.
+/// Source of all bodies, which are windows into one repeated pattern: two IDs that are not equal modulo 251
+/// differ in every byte.
 #[derive(Debug)]
 pub struct Bodies(Vec<u8>);
 
 impl Bodies {
-    /// All of them.
+    /// Creates the pattern.
     #[must_use]
     pub fn new() -> Self {
         Self((0..BODY_BYTES_MAX + PERIOD).map(|at| (at % PERIOD) as u8).collect())
     }
 
-    /// The body of `/size/bytes/id`; `None` beyond [`BODY_BYTES_MAX`].
+    /// Returns the body of `/size/bytes/id`; `None` beyond [`BODY_BYTES_MAX`].
     pub fn body(&self, bytes: u64, id: u64) -> Option<&[u8]> {
         let from = (id % PERIOD) as usize;
         (bytes <= BODY_BYTES_MAX).then(|| self.0.get(from..from + bytes as usize))?
@@ -169,7 +171,7 @@ async fn accept(listener: std::net::TcpListener, counts: &Arc<Counts>) -> io::Re
         open.fetch_add(1, Ordering::Relaxed);
         let (bodies, counts, open) = (Arc::clone(&bodies), Arc::clone(counts), Arc::clone(&open));
         tokio::spawn(async move {
-            // A cache that goes away in the middle is its own affair.
+            // A cache may close its connection at any time.
             let _ = serve(stream, &bodies, &counts).await;
             open.fetch_sub(1, Ordering::Relaxed);
         });
@@ -246,7 +248,7 @@ async fn serve(mut stream: TcpStream, bodies: &Bodies, counts: &Counts) -> io::R
     }
 }
 
-/// Both in one call where the socket takes them.
+/// Writes head and body, in one call if the socket accepts both.
 async fn write_both(stream: &mut TcpStream, head: &[u8], body: &[u8]) -> io::Result<()> {
     let mut parts = [IoSlice::new(head), IoSlice::new(body)];
     let mut parts = &mut parts[..];
@@ -262,7 +264,7 @@ async fn write_both(stream: &mut TcpStream, head: &[u8], body: &[u8]) -> io::Res
     Ok(())
 }
 
-/// Takes so many bytes from the socket without copying them anywhere (tcp(7), `MSG_TRUNC`).
+/// Discards `left` bytes from the socket without copying them (tcp(7), `MSG_TRUNC`).
 async fn discard(stream: &TcpStream, mut left: u64) -> io::Result<()> {
     if left == 0 {
         return Ok(());
@@ -283,20 +285,21 @@ async fn discard(stream: &TcpStream, mut left: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// A request.
+/// A parsed request head.
 #[derive(Debug, PartialEq, Eq)]
 struct OriginRequest {
     head_bytes: usize,
     body_bytes: u64,
     page: Option<(Page, u64, u64)>,
     head_only: bool,
-    /// It names what it has of the page: an entity tag or a date. There has only ever been one.
+    /// True if the request is conditional (If-None-Match or If-Modified-Since). Its validator always matches,
+    /// because a page never changes.
     has_it: bool,
     close: bool,
 }
 
 impl OriginRequest {
-    /// `None`: its head is not all there.
+    /// Parses a request; `None` while its head is incomplete.
     fn parse(bytes: &[u8]) -> io::Result<Option<Self>> {
         let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
         let mut request = httparse::Request::new(&mut headers);
@@ -326,7 +329,7 @@ impl OriginRequest {
     }
 }
 
-/// `/size/BYTES/ID`, also in absolute form, as some caches ask.
+/// Parses `/size/BYTES/ID` and its siblings, also in absolute form, which some caches send.
 fn parse_target(target: &str) -> Option<(Page, u64, u64)> {
     let target = match target.strip_prefix("http://") {
         Some(rest) => &rest[rest.find('/')?..],

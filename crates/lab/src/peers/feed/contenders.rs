@@ -1,7 +1,8 @@
-//! Everybody who takes part: how each is started, plainly and fairly, and stopped.
+//! The compared message servers: how each is started, plainly and fairly, and stopped.
 //!
-//! All of them: one core, no logs, nothing kept on disk, no patience with slow consumers tested (the load keeps a
-//! window). nats-server takes the number of its processors from the affinity that it is given.
+//! Every contender runs on one core, without logs or files. Its handling of slow consumers is not tested,
+//! because the load limits messages to a window. nats-server takes its number of processors from its CPU
+//! affinity.
 
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -17,35 +18,35 @@ use crate::paired::tree::{Cores, Tree, pinned};
 use super::wire::Wire;
 use crate::peers::{PeerError, last_words};
 
-/// How long a server may take until it answers.
+/// Time that a server may take until it answers.
 const READY_WAIT: Duration = Duration::from_secs(20);
 const READY_POLL: Duration = Duration::from_millis(20);
-/// Where Debian's nats-server is; the newest one comes first on the path.
+/// Path of Debian's nats-server; the first one on `PATH` is the newest.
 const NATS_OF_DEBIAN: &str = "/usr/sbin/nats-server";
 
-/// Who takes part.
+/// A server that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contender {
-    /// `bench/relay/relay.c`
+    /// Floor of a relayed message: `bench/relay/relay.c`
     Floor,
-    /// The shared floor that ours must not exceed, if a path to it is given.
+    /// The shared reference floor, if its directory is given; our own floor is compared with it.
     Reference,
     /// `nighttrain feed`
     Ours,
-    /// Another build of it.
+    /// Another build of `nighttrain feed`.
     Other,
     /// The newest nats-server.
     Nats,
-    /// Debian's nats-server.
+    /// The nats-server of Debian's package.
     NatsOfDebian,
-    /// Redis' publish and subscribe.
+    /// Redis publish/subscribe.
     Redis,
-    /// An MQTT broker.
+    /// Mosquitto, an MQTT broker.
     Mosquitto,
 }
 
 impl Contender {
-    /// All of them.
+    /// All contenders.
     pub const ALL: [Self; 8] = [
         Self::Floor,
         Self::Reference,
@@ -56,10 +57,10 @@ impl Contender {
         Self::Redis,
         Self::Mosquitto,
     ];
-    /// Those that others wrote.
+    /// Third-party servers.
     pub const PEERS: [Self; 4] = [Self::Nats, Self::NatsOfDebian, Self::Redis, Self::Mosquitto];
 
-    /// For people and records.
+    /// Returns the name that reports and records use.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Floor => "floor",
@@ -73,12 +74,12 @@ impl Contender {
         }
     }
 
-    /// A floor is started for a number of consumers, and knows nothing else.
+    /// Returns whether the contender is a floor, which is started for a fixed number of consumers.
     pub const fn is_floor(self) -> bool {
         matches!(self, Self::Floor | Self::Reference)
     }
 
-    /// What it speaks.
+    /// Returns the protocol that the server speaks.
     pub const fn wire(self) -> Wire {
         match self {
             Self::Floor | Self::Reference => Wire::Floor,
@@ -88,10 +89,10 @@ impl Contender {
         }
     }
 
-    /// The program, or what to do to have it.
+    /// Returns the path of the contender's program.
     ///
     /// # Errors
-    /// A sentence with the command that installs it.
+    /// A message with the command that installs or builds it.
     pub fn program(self) -> Result<PathBuf, String> {
         let absent = || format!("{} is not installed: sudo bench/install-feed-peers.sh", self.name());
         match self {
@@ -113,7 +114,7 @@ impl Contender {
         }
     }
 
-    /// Its version in its own words.
+    /// Returns the version that the program reports.
     pub fn version(self, program: &Path) -> String {
         let flag = match self {
             Self::Reference => return "the shared relay.c, by the same compiler".to_owned(),
@@ -124,28 +125,28 @@ impl Contender {
     }
 }
 
-/// A server that answers.
+/// A running contender that answers clients.
 #[derive(Debug)]
 pub struct ServerProcess {
-    /// Who it is.
+    /// The contender that this process runs.
     pub contender: Contender,
-    /// What it is called here.
+    /// Name of the server in this run's reports.
     pub name: String,
-    /// Where it listens.
+    /// Address that the server listens on.
     pub address: SocketAddr,
-    /// Where it runs.
+    /// Cores that the server runs on.
     pub cores: Cores,
-    /// How many consumers it is for, if it is a floor.
+    /// Number of consumers that a floor was started for; `None` for other servers.
     pub consumers: Option<usize>,
-    /// Its processes.
+    /// The server's processes.
     pub tree: Tree,
 }
 
-/// Starts a contender under `name` at an address of this machine, on these cores, and waits until it answers. A floor
-/// and mosquitto listen on loopback whatever the address is.
+/// Starts a contender under `name` at an address of this machine, on these cores, and waits until it answers.
+/// Floors and mosquitto always listen on loopback.
 ///
 /// # Errors
-/// It ended or did not answer; in its own last words.
+/// `PeerError` with the server's last output lines if the server ended or did not answer.
 pub fn start(
     contender: Contender,
     name: &str,
@@ -228,14 +229,14 @@ fn floor(
     Ok(command)
 }
 
-/// Waits until a server that was started takes connections.
+/// Waits until a started server accepts connections.
 ///
 /// # Errors
-/// `Failed`: it ended, or takes none.
+/// `PeerError::Failed` if the server ended or does not accept connections.
 pub fn wait_until_ready(running: &mut ServerProcess) -> Result<(), PeerError> {
     let begun = Instant::now();
     loop {
-        // A floor counts its connections: it is looked at without making one.
+        // A floor counts its connections, so readiness is checked without opening one.
         let outcome = if running.contender.is_floor() {
             check_listening(running.address.port())
         } else {
@@ -253,7 +254,10 @@ pub fn wait_until_ready(running: &mut ServerProcess) -> Result<(), PeerError> {
     }
 }
 
-/// Whether somebody listens on this port of loopback, from `/proc/net/tcp`.
+/// Checks in `/proc/net/tcp` that a socket listens on this loopback port.
+///
+/// # Errors
+/// `PeerError::Failed` if no socket listens on it yet.
 fn check_listening(port: u16) -> Result<(), PeerError> {
     let wanted = format!(":{port:04X} 00000000:0000 0A");
     if fs::read_to_string("/proc/net/tcp")?.contains(&wanted) {

@@ -1,4 +1,4 @@
-//! Flows from as many threads as there are cores to drive them.
+//! Runs flows on several threads, one per core that drives them.
 
 use std::{net::SocketAddr, ops::Range, thread, time::Duration};
 
@@ -14,23 +14,23 @@ use crate::{
     },
 };
 
-/// Messages that one producer may be ahead of its consumer, alone and among many.
+/// Messages that a producer may be ahead of its consumer: with a single flow, and with many flows.
 const WINDOW_ONE: u64 = 16_384;
 const WINDOW_MANY: u64 = 4_096;
 
-/// What is relayed.
+/// Load on a message server.
 #[derive(Debug, Clone)]
 pub struct Load {
-    /// Each flow has one producer and one consumer.
+    /// Shape of the flows; each flow has one producer and one consumer.
     pub shape: Shape,
-    /// Each drives its share of the flows.
+    /// Number of threads; each drives its share of the flows.
     pub threads: usize,
-    /// How long.
+    /// Time that the load runs.
     pub duration: Duration,
 }
 
 impl Load {
-    /// One producer, one consumer.
+    /// A single flow with one producer and one consumer.
     #[must_use]
     pub const fn one(duration: Duration) -> Self {
         let shape = Shape {
@@ -43,7 +43,7 @@ impl Load {
         Self { shape, threads: 1, duration }
     }
 
-    /// So many, each for itself.
+    /// A number of independent flows, each with one producer and one consumer.
     #[must_use]
     pub fn many(flows: usize, threads: usize, duration: Duration) -> Self {
         let shape = Shape {
@@ -57,18 +57,18 @@ impl Load {
     }
 }
 
-/// Relays as much as goes; every message that a unit counts was verified.
+/// Relays messages as fast as the server can. Units are deliveries, and every delivery is verified.
 ///
 /// # Errors
-/// A message was lost or damaged, or the server went away.
+/// `PeerError` if a message is lost or damaged, or the server closes a connection.
 pub fn driven(wire: Wire, address: SocketAddr, load: &Load) -> Result<Work, PeerError> {
     driven_across(wire, address, address, load)
 }
 
-/// The same with the consumers at another server.
+/// Relays like [`driven`], with the consumers connected to another server.
 ///
 /// # Errors
-/// As [`driven`].
+/// The errors of [`driven`].
 pub fn driven_across(
     wire: Wire,
     address: SocketAddr,

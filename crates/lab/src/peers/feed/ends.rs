@@ -1,10 +1,10 @@
-//! The two ends of a flow: a producer with its messages encoded ahead, a consumer that verifies every one.
+//! The two ends of a flow: a producer with pre-encoded messages, and a consumer that verifies every message.
 //!
 //! ```text
 //!  Producer: batch (frames encoded once; sequence, time and checksum stamped anew) ─write─▶ server
 //!  Consumer: scratch of the thread ◀─read─ server;  stride by stride: head, stamp, sequence, tail
 //! ```
-//! Neither blocks; a caller waits by epoll or not at all.
+//! Neither of them blocks; the caller waits by epoll or polls.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -14,31 +14,31 @@ use wire::nats::stamp::{self, Stamp};
 use super::wire::{Frame, Wire, is_later};
 use crate::peers::PeerError;
 
-/// What a consumer reads into at once; one a thread.
+/// Size of the read buffer that the consumers of a thread share.
 pub const SCRATCH_BYTES: usize = 256 << 10;
-/// The longest line that a server says between messages (an INFO).
+/// Maximum length of a protocol line that a server sends between messages (an INFO).
 const LINE_BYTES_MAX: usize = 16 << 10;
 
-/// Sends.
+/// Publishing client of a flow.
 #[derive(Debug)]
 pub struct Producer {
     stream: TcpStream,
     frame: Frame,
     wire: Wire,
     id: u32,
-    /// Frames, encoded once.
+    /// Frames of the messages, encoded once and stamped before each send.
     batch: Vec<u8>,
-    /// What of `batch` is stamped and not yet sent.
+    /// Range of `batch` that is stamped and not yet sent.
     unsent: std::ops::Range<usize>,
-    /// Messages stamped.
+    /// Number of stamped messages.
     pub stamped: u64,
 }
 
 impl Producer {
-    /// Connects, with a batch of so many messages encoded ahead.
+    /// Connects and encodes a batch of `batch_messages` messages.
     ///
     /// # Errors
-    /// As [`Wire::producer`].
+    /// The errors of [`Wire::producer`].
     pub fn connect(
         wire: Wire,
         address: SocketAddr,
@@ -58,21 +58,21 @@ impl Producer {
         Ok(Self { stream, frame, wire, id, batch, unsent: 0..0, stamped: 0 })
     }
 
-    /// Its socket, to wait on.
+    /// Returns the producer's socket, for epoll.
     pub fn stream(&self) -> &TcpStream {
         &self.stream
     }
 
-    /// Whether all that was stamped has left.
+    /// Returns whether all stamped messages are sent.
     pub fn is_idle(&self) -> bool {
         self.unsent.is_empty()
     }
 
-    /// Stamps up to `messages` further ones (as many as fit the batch) and sends what the socket takes. The n-th of
-    /// them (from 0) is intended for `intended_ns(n)`.
+    /// Stamps up to `messages` further messages (as many as fit the batch) and sends as much as the socket
+    /// accepts. The n-th message of the producer, counted from 0, is due at `intended_ns(n)`.
     ///
     /// # Errors
-    /// The connection broke.
+    /// An I/O error if the connection breaks.
     pub fn send(&mut self, messages: u64, intended_ns: impl Fn(u64) -> u64) -> Result<(), PeerError> {
         if self.is_idle() {
             let stride = self.frame.bytes();
@@ -100,10 +100,11 @@ impl Producer {
         Ok(())
     }
 
-    /// Waits until the server has dealt with all that was sent: it answers a question that comes behind it.
+    /// Waits until the server has processed everything that was sent, by sending a ping and reading its
+    /// answer.
     ///
     /// # Errors
-    /// It did not answer.
+    /// `PeerError` if the server does not answer.
     pub fn wait_until_taken(&mut self, scratch: &mut [u8]) -> Result<(), PeerError> {
         let (question, answer) = self.wire.question();
         self.stream.set_nonblocking(false)?;
@@ -130,10 +131,10 @@ impl Producer {
         }
     }
 
-    /// Reads away what the server says to a producer. `scratch` is for the moment.
+    /// Reads and discards what the server sends to a producer. `scratch` is a temporary buffer.
     ///
     /// # Errors
-    /// The server closed, or complained.
+    /// `PeerError` if the server closes the connection or reports an error.
     pub fn hear(&mut self, scratch: &mut [u8]) -> Result<(), PeerError> {
         match self.stream.read(scratch) {
             Ok(0) => Err(PeerError::failed("the server closed the producer's connection")),
@@ -158,24 +159,24 @@ impl Producer {
     }
 }
 
-/// Receives and verifies.
+/// Receiving client of a flow, which verifies every message.
 #[derive(Debug)]
 pub struct Consumer {
     stream: TcpStream,
     frame: Frame,
     wire: Wire,
     producer: u32,
-    /// The beginning of a frame whose end has not arrived.
+    /// Start of a frame whose remainder has not arrived yet.
     rest: Vec<u8>,
-    /// Messages that arrived whole, in order and undamaged.
+    /// Number of messages that arrived complete, in order and undamaged.
     pub received: u64,
 }
 
 impl Consumer {
-    /// Connects and subscribes; messages of `producer` are expected.
+    /// Connects and subscribes; the messages must come from the producer with the id `producer`.
     ///
     /// # Errors
-    /// As [`Wire::consumer`].
+    /// The errors of [`Wire::consumer`].
     pub fn connect(
         wire: Wire,
         address: SocketAddr,
@@ -189,15 +190,16 @@ impl Consumer {
         Ok(Self { stream, frame, wire, producer, rest: Vec::with_capacity(LINE_BYTES_MAX), received: 0 })
     }
 
-    /// Its socket, to wait on.
+    /// Returns the consumer's socket, for epoll.
     pub fn stream(&self) -> &TcpStream {
         &self.stream
     }
 
-    /// Reads once and verifies; `arrived` is handed each message's stamp. Whether anything was there.
+    /// Reads once and verifies the messages, calling `arrived` with each message's stamp. Returns whether the
+    /// socket had data.
     ///
     /// # Errors
-    /// A message is missing, damaged or out of order, or the server closed.
+    /// `PeerError` if a message is missing, damaged or out of order, or the server closes the connection.
     pub fn receive(&mut self, scratch: &mut [u8], mut arrived: impl FnMut(Stamp)) -> Result<bool, PeerError> {
         let kept = self.rest.len();
         scratch[..kept].copy_from_slice(&self.rest);
@@ -240,7 +242,7 @@ impl Consumer {
         Ok(true)
     }
 
-    /// NATS says other things than messages: PING, INFO, -ERR.
+    /// Returns whether the next NATS protocol line is no message: PING, INFO or -ERR.
     fn is_line(&self, bytes: &[u8]) -> bool {
         self.wire == Wire::Nats && bytes.first().is_some_and(|&first| first != b'M')
     }

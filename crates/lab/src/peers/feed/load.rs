@@ -1,9 +1,11 @@
-//! The load: flows of one producer and its consumers, as fast as the server goes, or by the clock.
+//! Load generator: flows of one producer and its consumers, either as fast as the server can relay or at a
+//! fixed rate.
 //!
-//! One thread serves all flows that it is given, by epoll, on the cores that the bench has left it. *Closed loop*: a
-//! producer may be a window ahead of its slowest consumer, so that no server's patience with slow consumers is part of
-//! the figure. *Open loop*: messages are due at fixed times whatever happened to those before; a message's latency is
-//! counted from then, and the thread polls instead of waiting, so that its own wake-ups are no part of it.
+//! One thread serves all its flows by epoll, on the load cores of the bench. In a *closed loop*, a producer
+//! may be a window ahead of its slowest consumer, so that the server's handling of slow consumers does not
+//! affect the figure. In an *open loop*, messages are due at fixed times, however late earlier ones are. A
+//! message's latency counts from its due time, and the thread polls instead of waiting, so that its own
+//! wake-ups are not measured.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -16,44 +18,45 @@ use super::ends::{Consumer, Producer, SCRATCH_BYTES};
 use super::wire::Wire;
 use crate::peers::PeerError;
 
-/// So long a server takes at most to tell another of a subscription. Who takes longer loses messages, which is no sample.
+/// Time that a server gets to announce a subscription to another server. A slower server loses messages, and
+/// the sample is rejected.
 const TOLD_WAIT: Duration = Duration::from_millis(100);
-/// A server that relays nothing for so long is stuck.
+/// Time without any delivery after which a server counts as stuck.
 const STUCK: Duration = Duration::from_secs(10);
-/// Messages encoded ahead at most.
+/// Maximum number of pre-encoded messages.
 const BATCH_MESSAGES_MAX: u64 = 512;
 const EVENTS_MAX: usize = 128;
-/// How often the clock is read in the closed loop: every so many rounds.
+/// Number of rounds of the closed loop between two readings of the clock.
 const ROUNDS_A_LOOK: u32 = 16;
 
-/// What flows are to be made.
+/// Number and kind of the flows of a load.
 #[derive(Clone, Debug)]
 pub struct Shape {
-    /// Each a producer with consumers of its own.
+    /// Number of flows, each with one producer and its own consumers.
     pub flows: usize,
-    /// Of each flow.
+    /// Consumers per flow.
     pub consumers: usize,
-    /// Of each message.
+    /// Payload size of each message.
     pub payload_bytes: usize,
-    /// Messages that a producer may be ahead of its slowest consumer. An open loop has none: 0.
+    /// Messages that a producer may be ahead of its slowest consumer. 0 in an open loop, which has no window.
     pub window: u64,
-    /// Messages that each producer sends in a second; `None`: as many as go.
+    /// Messages that each producer sends per second; `None` for as many as possible.
     pub per_second: Option<u64>,
 }
 
 impl Shape {
-    /// Messages encoded ahead: never more than the window lets go, where there is one.
+    /// Returns the number of pre-encoded messages, which is at most the window if there is one.
     fn batch(&self) -> u64 {
         if self.window == 0 { BATCH_MESSAGES_MAX } else { BATCH_MESSAGES_MAX.min(self.window) }
     }
 
-    /// What a consumer reads into: two messages at least.
+    /// Returns the size of the consumers' read buffer: at least three payloads.
     fn scratch_bytes(&self) -> usize {
         SCRATCH_BYTES.max(3 * self.payload_bytes)
     }
 }
 
-/// A producer with its consumers.
+/// A producer and its consumers.
 #[derive(Debug)]
 pub struct Flow {
     producer: Producer,
@@ -61,18 +64,19 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// Connects the consumers, then the producer: the floor knows them by that order.
+    /// Connects the consumers, then the producer; a floor tells them apart by that order.
     ///
     /// # Errors
-    /// One of them cannot connect.
+    /// `PeerError` if a client cannot connect.
     pub fn connect(wire: Wire, address: SocketAddr, shape: &Shape, id: usize) -> Result<Self, PeerError> {
         Self::across(wire, address, address, shape, id)
     }
 
-    /// The same with the consumers at another server, which must have told of them before the first message.
+    /// Connects the consumers to another server, and waits until that server has announced the subscriptions
+    /// to the producer's server.
     ///
     /// # Errors
-    /// One of them cannot connect.
+    /// `PeerError` if a client cannot connect.
     pub fn across(
         wire: Wire,
         address: SocketAddr,
@@ -102,10 +106,11 @@ impl Flow {
     }
 }
 
-/// Runs flows as fast as they go for `run`, and then until all that was sent has arrived. Units are deliveries.
+/// Runs flows as fast as possible for `run`, and then until every sent message has arrived. Units are
+/// deliveries.
 ///
 /// # Errors
-/// A message was lost or damaged, or nothing moved any more.
+/// `PeerError` if a message is lost or damaged, or the server is stuck.
 pub fn closed_loop(mut flows: Vec<Flow>, shape: &Shape, run: Duration) -> Result<Work, PeerError> {
     let poll = epoll::create(CreateFlags::CLOEXEC).map_err(std::io::Error::from)?;
     for (f, flow) in flows.iter().enumerate() {
@@ -132,12 +137,13 @@ pub fn closed_loop(mut flows: Vec<Flow>, shape: &Shape, run: Duration) -> Result
             let slowest = flow.slowest().unwrap_or(flow.producer.stamped);
             let mut room = (slowest + shape.window).saturating_sub(flow.producer.stamped);
             if let Some(per_second) = shape.per_second {
-                // Not all in the same moment.
+                // The flows are offset, so that their messages are not all due at the same moment.
                 let due = elapsed_s * per_second as f64 + f as f64 / count;
                 room = room.min((due as u64).saturating_sub(flow.producer.stamped));
             }
             let allowed = if is_over { 0 } else { room };
-            // A batch that is under way goes on; a new one begins when half a batch fits.
+            // A batch that is partly sent is continued; a new one starts when the window has room for half a
+            // batch.
             if !flow.producer.is_idle() || allowed >= shape.batch() / 2 {
                 flow.producer.send(allowed, |_| 0)?;
             }
@@ -158,7 +164,7 @@ pub fn closed_loop(mut flows: Vec<Flow>, shape: &Shape, run: Duration) -> Result
         if is_over && all_arrived {
             break;
         }
-        // Nothing to wait for while there is something to send.
+        // The loop does not wait while a producer can send.
         let wait = Timespec { tv_sec: 0, tv_nsec: if more_to_send && !is_over { 0 } else { 1_000_000 } };
         events.clear();
         match epoll::wait(&poll, rustix::buffer::spare_capacity(&mut events), Some(&wait)) {
@@ -196,10 +202,11 @@ fn untag(data: EventData) -> (usize, usize) {
     ((tag >> 32) as usize, (tag & u64::from(u32::MAX)) as usize)
 }
 
-/// Runs one flow by the clock: `per_second` messages for `run`. The latencies, in nanoseconds, in order of arrival.
+/// Runs one flow at a fixed rate: `per_second` messages for `run`. Returns the latencies in nanoseconds, in
+/// order of arrival.
 ///
 /// # Errors
-/// As [`closed_loop`].
+/// The errors of [`closed_loop`].
 pub fn open_loop(flow: Flow, per_second: u64, run: Duration) -> Result<Vec<u64>, PeerError> {
     let Flow { mut producer, mut consumers } = flow;
     let count = (run.as_secs_f64() * per_second as f64) as u64;

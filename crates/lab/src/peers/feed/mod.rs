@@ -1,4 +1,4 @@
-//! Servers that pass messages on, and flows through them of which every message is verified.
+//! Message servers that are compared, and the flows through them, in which every message is verified.
 
 pub mod contenders;
 pub mod drive;
@@ -6,5 +6,5 @@ pub mod ends;
 pub mod load;
 pub mod wire;
 
-/// Bytes of a message: the article's size (ManyFeed), and nats bench's default.
+/// Payload size of a message: the size in the ManyFeed article, and the default of nats bench.
 pub const PAYLOAD_BYTES: usize = 100;

@@ -1,7 +1,7 @@
-//! What a message looks like in each protocol, and how a connection gets to where messages flow.
+//! Encoding of messages in each protocol, and the handshake of a connection.
 //!
-//! Every frame has a head and a tail of constant length around the payload, because subject, length and subscription
-//! are constant: a consumer walks what it read in strides and compares, instead of parsing.
+//! Every frame has a head and a tail of constant length around the payload, because subject, length and
+//! subscription are constant. So a consumer compares frames at a fixed stride instead of parsing them.
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -9,42 +9,42 @@ use std::time::Duration;
 
 use crate::peers::PeerError;
 
-/// How long a handshake may take.
+/// Time that a handshake may take.
 const HANDSHAKE_WAIT: Duration = Duration::from_secs(10);
 
-/// A protocol.
+/// Protocol that a server speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wire {
-    /// NATS without a handshake; the order of the connections says who is who.
+    /// NATS frames without a handshake; the order of the connections tells consumers from the producer.
     Floor,
-    /// NATS.
+    /// The NATS protocol.
     Nats,
-    /// RESP2: publish and subscribe.
+    /// Redis publish/subscribe over RESP2.
     Redis,
     /// MQTT 3.1.1, quality of service 0.
     Mqtt,
 }
 
-/// Bytes around each payload.
+/// Encoding of a message around its payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// Before it.
+    /// Bytes before the payload.
     pub head: Vec<u8>,
-    /// Of the payload.
+    /// Length of the payload.
     pub payload_bytes: usize,
-    /// After it.
+    /// Bytes after the payload.
     pub tail: &'static [u8],
 }
 
 impl Frame {
-    /// Of a whole message.
+    /// Returns the length of a whole frame.
     pub fn bytes(&self) -> usize {
         self.head.len() + self.payload_bytes + self.tail.len()
     }
 }
 
 impl Wire {
-    /// What a producer sends.
+    /// Returns the frame that a producer sends.
     pub fn publication(self, subject: &str, payload_bytes: usize) -> Frame {
         let (head, tail): (Vec<u8>, &[u8]) = match self {
             Self::Floor | Self::Nats => (format!("PUB {subject} {payload_bytes}\r\n").into(), b"\r\n"),
@@ -58,7 +58,7 @@ impl Wire {
         Frame { head, payload_bytes, tail }
     }
 
-    /// What the consumer with this number (from 0) receives.
+    /// Returns the frame that the consumer with this number (from 0) receives.
     pub fn delivery(self, subject: &str, payload_bytes: usize, consumer: usize) -> Frame {
         let (head, tail): (Vec<u8>, &[u8]) = match self {
             Self::Floor => (format!("MSG {subject} 1 {payload_bytes}\r\n").into(), b"\r\n"),
@@ -73,13 +73,14 @@ impl Wire {
         Frame { head, payload_bytes, tail }
     }
 
-    /// What a server says to a producer for each publication, which must be read so that it does not pile up.
+    /// Returns whether the server answers each publication; the producer must read those answers, so that
+    /// they do not fill the socket.
     pub fn answers_publications(self) -> bool {
         self == Self::Redis
     }
 
-    /// What a producer asks, and how the answer ends: it comes when all before it is done. The floor answers an end by
-    /// ending.
+    /// Returns a ping and the end of its answer, which the server sends after it has processed everything
+    /// before. A floor has no ping: the producer closes its side, and the floor closes the connection.
     pub fn question(self) -> (&'static [u8], &'static [u8]) {
         match self {
             Self::Floor => (b"", b""),
@@ -89,18 +90,18 @@ impl Wire {
         }
     }
 
-    /// A producer's connection, ready to publish.
+    /// Opens a producer's connection, ready to publish.
     ///
     /// # Errors
-    /// Nobody listens, or the other side speaks otherwise.
+    /// `PeerError` if the connection fails or the handshake is not as expected.
     pub fn producer(self, address: SocketAddr) -> Result<TcpStream, PeerError> {
         self.connect(address, None)
     }
 
-    /// A consumer's connection, subscribed: what is published from now on reaches it.
+    /// Opens a consumer's connection and subscribes: everything published from now on reaches it.
     ///
     /// # Errors
-    /// As [`Wire::producer`].
+    /// The errors of [`Wire::producer`].
     pub fn consumer(
         self,
         address: SocketAddr,
@@ -129,7 +130,7 @@ impl Wire {
     }
 }
 
-/// The subscription's identifier: each consumer has its own.
+/// Returns the subscription identifier of a consumer; each consumer has its own.
 fn sid(consumer: usize) -> usize {
     consumer + 1
 }
@@ -170,7 +171,8 @@ fn redis_subscribe(stream: &TcpStream, subject: &str) -> Result<(), PeerError> {
     exchange(stream, command.as_bytes(), answer.as_bytes())
 }
 
-/// MQTT 3.1.1, sections 3.1–3.9: CONNECT with a clean session and no keep-alive, SUBSCRIBE with identifier 1.
+/// Performs the MQTT 3.1.1 handshake (sections 3.1–3.9): CONNECT with a clean session and no keep-alive,
+/// SUBSCRIBE with packet identifier 1.
 fn mqtt_handshake(stream: &TcpStream, subscribe: Option<(&str, usize)>) -> Result<(), PeerError> {
     exchange(stream, b"\x10\x0c\x00\x04MQTT\x04\x02\x00\x00\x00\x00", b"\x20\x02\x00\x00")?;
     let Some((subject, _)) = subscribe else { return Ok(()) };
@@ -192,7 +194,7 @@ fn exchange(mut stream: &TcpStream, say: &[u8], expect: &[u8]) -> Result<(), Pee
     }
 }
 
-/// A PUBLISH packet up to its payload (MQTT 3.1.1, section 3.3; the length by section 2.2.3).
+/// Encodes a PUBLISH packet up to its payload (MQTT 3.1.1, section 3.3; the length by section 2.2.3).
 fn mqtt_publish(subject: &str, payload_bytes: usize) -> Vec<u8> {
     let mut head = vec![0x30];
     let mut left = 2 + subject.len() + payload_bytes;
@@ -209,7 +211,7 @@ fn mqtt_publish(subject: &str, payload_bytes: usize) -> Vec<u8> {
     head
 }
 
-/// Whether an error of a non-blocking socket only means "later".
+/// Returns whether an error of a non-blocking socket only means that the call must be repeated later.
 pub fn is_later(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }

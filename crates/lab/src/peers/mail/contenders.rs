@@ -1,4 +1,4 @@
-//! Everybody who takes part: how each is started, plainly, on one processor.
+//! The compared mail servers: how each is started, plainly, on one processor.
 
 use std::{
     fs,
@@ -18,38 +18,38 @@ use crate::paired::{
 
 use crate::peers::{PeerError, last_words};
 
-/// Of the store of ours, which is on the disk from the beginning.
+/// Store size of Nighttrain, which reserves it on the disk at the start.
 const STORE_GIB: u64 = 6;
-/// How long a server may take until it greets.
+/// Time that a server may take until it sends its SMTP greeting.
 const READY_WAIT: Duration = Duration::from_secs(60);
 
-/// Who takes part.
+/// A server that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contender {
-    /// Throws every mail away: the limit.
+    /// `smtp-sink`, which discards every mail: the limit.
     Sink,
-    /// `nighttrain mail`
+    /// Nighttrain: `nighttrain mail`
     Ours,
-    /// Another build of it.
+    /// Another build of `nighttrain mail`.
     Other,
-    /// The same, with bodies that mails have in common stored once a segment, which is how it runs if nothing is said.
+    /// `nighttrain mail` with common bodies stored once per segment, which is its default.
     Shared,
-    /// The same, without the index for searches.
+    /// `nighttrain mail` without its search index.
     Unindexed,
-    /// In Go, into SQLite: what most test suites have.
+    /// Mailpit, in Go with SQLite: the usual server in test suites.
     Mailpit,
-    /// Delivering to Maildirs: what one takes off the shelf.
+    /// Postfix with delivery to Maildirs: the standard server of a distribution.
     Postfix,
-    /// Into a Maildir.
+    /// aiosmtpd, in Python, into a Maildir.
     Aiosmtpd,
-    /// In node.
+    /// MailDev, in Node.js.
     Maildev,
-    /// In Java.
+    /// GreenMail, in Java.
     Greenmail,
 }
 
 impl Contender {
-    /// All that take mail as it comes.
+    /// Contenders of the scenarios that measure the receiving of mail.
     pub const ALL: [Self; 9] = [
         Self::Sink,
         Self::Ours,
@@ -62,7 +62,7 @@ impl Contender {
         Self::Greenmail,
     ];
 
-    /// For people and records.
+    /// Returns the name that reports and records use.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Sink => "sink",
@@ -79,42 +79,42 @@ impl Contender {
     }
 }
 
-/// A contender that takes mail.
+/// A running contender that accepts mail.
 #[derive(Debug)]
 pub struct ServerProcess {
-    /// Its processes.
+    /// The server's processes.
     pub tree: Tree,
-    /// Where it takes mail.
+    /// SMTP address of the server.
     pub address: SocketAddr,
-    /// In its own words.
+    /// Version that the program reports.
     pub version: Option<String>,
-    /// Takes a thousand a second or fewer: is given fewer.
+    /// True for a server that takes about a thousand mails per second or fewer; it is sent fewer mails.
     pub is_slow: bool,
-    /// Of ours.
+    /// Admin port, for builds of Nighttrain only.
     admin: Option<u16>,
-    /// Of ours and of Mailpit: its pages and APIs.
+    /// HTTP port of the web pages and APIs, for Nighttrain and Mailpit.
     pub http: Option<u16>,
-    /// Postfix's master leaves its starter, and is asked to end by postfix itself.
+    /// Command that stops Postfix, whose master process detaches from the process that started it.
     stop: Option<Command>,
-    /// What it stores goes with it.
+    /// Directory of the server's data, deleted with this value.
     directory: tempfile::TempDir,
 }
 
 impl Drop for ServerProcess {
     fn drop(&mut self) {
         if let Some(stop) = &mut self.stop {
-            // It may be gone already.
+            // An error means that the server has already ended.
             let _ = stop.stdout(Stdio::null()).stderr(Stdio::null()).status();
         }
     }
 }
 
-/// Where `bench/install-mail-peers.sh` puts what is no Debian package.
+/// Returns the directory where `bench/install-mail-peers.sh` installs peers that are not Debian packages.
 fn peers() -> PathBuf {
     workspace().join("target/bench/mail-peers")
 }
 
-/// A peer's program: the build that its variable names, or else the installed one.
+/// Returns a peer's program: the build that its environment variable names, or else the installed one.
 fn peer(name: &str, installed: &str) -> Result<PathBuf, String> {
     let path = other_build(name).unwrap_or_else(|| peers().join(installed));
     if path.exists() {
@@ -124,19 +124,19 @@ fn peer(name: &str, installed: &str) -> Result<PathBuf, String> {
     }
 }
 
-/// Starts one at an address of this machine, on these cores, and waits until it greets; peers listen on loopback
-/// whatever the address is.
+/// Starts a contender at an address of this machine, on these cores, and waits for its SMTP greeting; peers
+/// always listen on loopback.
 ///
 /// # Errors
-/// What is missing and how to have it, or its last words.
+/// A message with the missing program and its installation command, or the server's last output lines.
 pub fn start(contender: Contender, place: (Ipv4Addr, &Cores)) -> Result<ServerProcess, String> {
     start_with_store(contender, place, STORE_GIB)
 }
 
-/// The same with a store of so many GiB, if it is ours.
+/// Starts a contender like [`start`]; Nighttrain gets a store of `store_gib` GiB.
 ///
 /// # Errors
-/// As [`start`].
+/// The errors of [`start`].
 pub fn start_with_store(
     contender: Contender,
     (ip, cores): (Ipv4Addr, &Cores),
@@ -167,9 +167,9 @@ pub fn start_with_store(
             let store = directory.path().join("mail.store");
             command.args(["mail", "--smtp", &address.to_string(), "--cores", &cores.to_string(), "--http"]);
             command.arg(format!("127.0.0.1:{port_of_pages}"));
-            // All of the load comes from one address.
+            // All of the load comes from one address, so the limit per address is off.
             command.args(["--connections-per-address-max", "0"]);
-            // The bench's mails have one body: only what is stored whole shows what a mail costs.
+            // The bench's mails have the same body; the cost of a mail shows only if every body is stored.
             command.arg(format!("--share-bodies={shares}"));
             command.arg(format!("--search-index={}", contender != Contender::Unindexed));
             command.args([
@@ -200,7 +200,7 @@ pub fn start_with_store(
                 "--listen",
                 &format!("127.0.0.1:{port_of_pages}"),
             ]);
-            // As many mails as come, and nothing that it asks of others.
+            // Mailpit keeps any number of mails and makes no requests to other hosts.
             command.args([
                 "--max",
                 "0",
@@ -267,7 +267,7 @@ pub fn start_with_store(
     Ok(running)
 }
 
-/// Postfix with nothing but smtpd, the queue, and delivery into one Maildir.
+/// Prepares Postfix with nothing but smtpd, the queue, and delivery into one Maildir.
 fn postfix(cores: &Cores, directory: &Path, port: u16) -> Result<Command, String> {
     let said = |error: std::io::Error| error.to_string();
     let program = find("postfix").ok_or("postfix is missing (Debian: postfix)")?;
@@ -299,21 +299,21 @@ fn postfix(cores: &Cores, directory: &Path, port: u16) -> Result<Command, String
 }
 
 impl ServerProcess {
-    /// Where its pages and APIs are.
+    /// Returns the address of the server's web pages and APIs.
     ///
     /// # Errors
-    /// It has none.
+    /// `PeerError` if the server has none.
     pub fn pages(&self) -> Result<SocketAddr, PeerError> {
         let port = self.http.ok_or_else(|| PeerError::failed("it has no pages"))?;
         Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
     }
 
-    /// Whether it is a build of ours.
+    /// Returns whether the server is a build of Nighttrain.
     pub fn is_ours(&self) -> bool {
         self.admin.is_some()
     }
 
-    /// Waits until it greets.
+    /// Waits until the server sends its SMTP greeting and its web port is open.
     fn wait(&mut self) -> Result<(), String> {
         let until = Instant::now() + READY_WAIT;
         loop {
@@ -339,13 +339,13 @@ impl ServerProcess {
         }
     }
 
-    /// What ours counts under a name.
+    /// Returns the value of a metric of Nighttrain.
     ///
     /// # Errors
-    /// It does not answer, or not with that.
+    /// `PeerError` if the server does not answer, or has no such metric.
     pub fn metric(&self, name: &str) -> Result<f64, PeerError> {
         let port = self.admin.ok_or_else(|| PeerError::Failed("only ours has metrics".to_owned()))?;
-        // The gauges are set ten times a second.
+        // The wait lets the gauges be updated, which happens ten times per second.
         sleep(Duration::from_millis(250));
         let mut stream = TcpStream::connect(("127.0.0.1", port))?;
         stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
@@ -356,11 +356,11 @@ impl ServerProcess {
             .ok_or_else(|| PeerError::Failed(format!("ours does not say {name}")))
     }
 
-    /// Mails that are stored: by count of ours, by files of those that write one a mail; `None` of those that show
-    /// neither.
+    /// Returns the number of stored mails: from the metrics of Nighttrain, or by counting the files of
+    /// servers that write one per mail; `None` for other servers.
     ///
     /// # Errors
-    /// Ours does not answer, or a directory cannot be read.
+    /// `PeerError` if Nighttrain does not answer, or a directory cannot be read.
     pub fn stored(&self) -> Result<Option<u64>, PeerError> {
         if self.admin.is_some() {
             return Ok(Some(self.metric("mail_stored")? as u64));
@@ -374,10 +374,11 @@ impl ServerProcess {
         Ok(None)
     }
 
-    /// How many mails ours lists in an inbox, and the newest of them as it came; `None` of peers.
+    /// Returns the number of mails that Nighttrain lists in an inbox, and the source of the newest; `None`
+    /// for peers.
     ///
     /// # Errors
-    /// It does not answer, or not so.
+    /// `PeerError` if the server does not answer, or its answer has another form.
     pub fn inbox(&self, domain: &str, inbox: &str) -> Result<Option<(usize, String)>, PeerError> {
         let Some(port) = self.http.filter(|_| self.admin.is_some()) else { return Ok(None) };
         let base = format!("/api/v2/domains/{domain}/inboxes/{inbox}");
@@ -391,10 +392,11 @@ impl ServerProcess {
         Ok(Some((mails.len(), raw)))
     }
 
-    /// Resident MiB of mappings of 16 MiB and more without a file: the log's buffers are the only ones.
+    /// Returns the resident MiB of anonymous mappings of at least 64 MiB whose size is a multiple of 16 MiB:
+    /// only the log's buffers match.
     ///
     /// # Errors
-    /// It has ended.
+    /// An I/O error if the process has ended.
     pub fn buffers_mib(&self) -> Result<u64, PeerError> {
         let smaps = fs::read_to_string(format!("/proc/{}/smaps", self.tree.id()))?;
         let (mut large, mut kib) = (false, 0);
@@ -411,7 +413,7 @@ impl ServerProcess {
     }
 }
 
-/// The body of a page on loopback.
+/// Fetches a page on loopback and returns its body.
 fn page(port: u16, path: &str) -> Result<String, PeerError> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
     stream.set_read_timeout(Some(Duration::from_secs(10)))?;

@@ -1,4 +1,4 @@
-//! Who sends: postfix's `smtp-source`, and a client of our own that pipelines.
+//! Senders of mail: Postfix's `smtp-source`, and a pipelining client.
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -16,13 +16,13 @@ use crate::paired::{
 use super::{MAIL_BYTES, SESSIONS, contenders::ServerProcess};
 use crate::peers::PeerError;
 
-/// Mails that our client has on their way in a connection.
+/// Unacknowledged mails per connection of the pipelining client.
 const WINDOW: usize = 8;
 
-/// Sends so many mails by `smtp-source`, with one recipient of its own each.
+/// Sends `mails` mails with `smtp-source`, each to its own recipient.
 ///
 /// # Errors
-/// It is not there, or ended otherwise than well.
+/// `PeerError` if `smtp-source` is missing or fails.
 pub fn source(to: SocketAddr, load: &Cores, mails: u64, reuse: bool) -> Result<(), PeerError> {
     let program = find("smtp-source")
         .ok_or_else(|| PeerError::Failed("smtp-source is missing (Debian: postfix)".to_owned()))?;
@@ -54,24 +54,25 @@ pub fn source(to: SocketAddr, load: &Cores, mails: u64, reuse: bool) -> Result<(
     }
 }
 
-/// How long our client sends.
+/// Condition that ends the pipelining client's run.
 #[derive(Debug, Clone, Copy)]
 pub enum Until {
-    /// So many were sent.
+    /// Ends after this number of mails.
     Mails(u64),
-    /// So long.
+    /// Ends after this time.
     Time(Duration),
 }
 
-/// Sends as many as it can for a while, to 100,000 inboxes; how many got their 250.
+/// Sends as many mails as possible for the time `lasting`, to 100,000 inboxes; returns the number of mails
+/// acknowledged with 250.
 ///
 /// # Errors
-/// A connection that breaks, a mail that is refused.
+/// `PeerError` if a connection breaks or a mail is refused.
 pub fn pipelined(address: SocketAddr, lasting: Duration) -> Result<u64, PeerError> {
     written(address, Until::Time(lasting), &plain(100_000))
 }
 
-/// Writes mails that say nothing but their number, to so many inboxes in turn.
+/// Returns a writer of mails that differ only in their number, to `inboxes` inboxes in turn.
 pub fn plain(inboxes: u64) -> impl Fn(u64, &mut Vec<u8>) -> u64 + Sync {
     let body = "x".repeat(62) + "\r\n";
     let body = body.repeat(MAIL_BYTES / 64);
@@ -84,10 +85,10 @@ pub fn plain(inboxes: u64) -> impl Fn(u64, &mut Vec<u8>) -> u64 + Sync {
     }
 }
 
-/// Fills a server with so many mails, in as fast a way as it takes them.
+/// Fills a server with `mails` mails, by the fastest method that it supports.
 ///
 /// # Errors
-/// A connection that breaks, a mail that is refused.
+/// `PeerError` if a connection breaks or a mail is refused.
 pub fn fill(
     running: &ServerProcess,
     mails: u64,
@@ -100,11 +101,12 @@ pub fn fill(
     }
 }
 
-/// Sends by BDAT, several mails on their way in each of the connections; how many got their 250. `write` appends the mail of
-/// a number, and says to which of the inboxes `i0@bench.test`, `i1@bench.test`, … it goes.
+/// Sends mails by BDAT over several connections, each with several mails outstanding; returns the number of
+/// mails acknowledged with 250. `write` appends the mail of a number, and returns which of the inboxes
+/// `i0@bench.test`, `i1@bench.test`, … it goes to.
 ///
 /// # Errors
-/// A connection that breaks, a mail that is refused.
+/// `PeerError` if a connection breaks or a mail is refused.
 pub fn written(
     address: SocketAddr,
     until: Until,
@@ -130,7 +132,7 @@ pub fn written(
     })
 }
 
-/// A session that has said who it is.
+/// Opens an SMTP session and sends EHLO.
 fn greeted(address: SocketAddr, line: &mut Vec<u8>) -> Result<BufReader<TcpStream>, PeerError> {
     let mut stream = BufReader::with_capacity(16 << 10, TcpStream::connect(address)?);
     stream.get_ref().set_nodelay(true)?;
@@ -177,10 +179,10 @@ fn send(
     }
 }
 
-/// Hands over mails one after the other in one session, as every server takes them.
+/// Sends mails one after the other in one session by DATA, which every server supports.
 ///
 /// # Errors
-/// A connection that breaks, a mail that is refused.
+/// `PeerError` if a connection breaks or a mail is refused.
 pub fn handed(
     address: SocketAddr,
     mails: impl IntoIterator<Item = (String, Vec<u8>)>,
@@ -200,7 +202,7 @@ pub fn handed(
     Ok(())
 }
 
-/// The same in as many sessions as the others have, of mails that are written for it as in [`written`].
+/// Sends mails by DATA in [`SESSIONS`] parallel sessions, with `write` as in [`written`].
 fn handed_together(
     address: SocketAddr,
     mails: u64,
@@ -222,7 +224,7 @@ fn handed_together(
     })
 }
 
-/// Reads a reply, which must begin so.
+/// Reads an SMTP reply, whose first digit must be `begin`.
 fn expect(stream: &mut BufReader<TcpStream>, line: &mut Vec<u8>, begin: u8) -> Result<(), PeerError> {
     loop {
         line.clear();
@@ -236,12 +238,12 @@ fn expect(stream: &mut BufReader<TcpStream>, line: &mut Vec<u8>, begin: u8) -> R
     }
 }
 
-/// Opens so many connections, each greeted, and leaves them alone.
+/// Opens `connections` connections, sends EHLO on each, and leaves them idle.
 ///
 /// # Errors
-/// One of them is not greeted.
+/// `PeerError` if a connection gets no greeting.
 pub fn idle(address: SocketAddr, connections: usize) -> Result<Vec<TcpStream>, PeerError> {
-    // Each is a file here.
+    // Each connection uses a file descriptor of this process.
     let mut line = Vec::new();
     (0..connections)
         .map(|_| {

@@ -1,9 +1,9 @@
-//! Servers that take mail, and who sends it.
+//! Mail servers that are compared, and the senders that load them.
 
 pub mod contenders;
 pub mod load;
 
 /// Bytes of a mail's body.
 pub const MAIL_BYTES: usize = 4096;
-/// Connections that send at once.
+/// Number of concurrent connections that send mail.
 pub const SESSIONS: usize = 20;

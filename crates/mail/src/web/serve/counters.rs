@@ -21,9 +21,9 @@ engine::counters! {
         ServerFaults => Counter, "mail_web_server_faults", None, "Requests answered with a 5xx status.";
         Rendered => Counter, "mail_web_rendered", None, "Mails parsed for a page or an API.";
         GistsMade => Counter, "mail_web_gists_made", None, "Mails parsed for a list; the preview is cached.";
-        GistBytes => Gauge, "mail_web_gist_bytes", None, "Bytes of cached previews, at most 32 MiB.";
+        GistBytes => Gauge, "mail_web_gist_bytes", None, "Bytes of cached previews, at most 16 MiB.";
         GistsDropped => Counter, "mail_web_gists_dropped", None, "Previews evicted because the cache was full; each is made again on demand.";
-        RenderedBytes => Gauge, "mail_web_rendered_bytes", None, "Bytes of cached HTML documents of mails, at most 16 MiB.";
+        RenderedBytes => Gauge, "mail_web_rendered_bytes", None, "Bytes of cached HTML documents of mails, at most 8 MiB.";
         RenderedFound => Counter, "mail_web_rendered_found", None, "Requests answered with a cached HTML document of a mail.";
         RenderedDropped => Counter, "mail_web_rendered_dropped", None, "Cached HTML documents evicted for others.";
         RenderBusy => Counter, "mail_web_render_busy", None, "Requests refused because too many were waiting for large mails to be read.";
