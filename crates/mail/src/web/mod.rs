@@ -183,7 +183,7 @@ fn index_at(at: IndexLocation, counters: &Arc<Counters>) -> Option<Arc<Index>> {
         Ok(index) => Some(Arc::new(index)),
         Err(error) => {
             counters.add(crate::web::serve::counters::Counter::IndexNotWritten, 1);
-            tracing::warn!(%directory, %error, "no search index: searches read the mails");
+            tracing::warn!(%directory, %error, "no search index: searches scan the mails instead");
             None
         }
     }
@@ -207,7 +207,7 @@ async fn run<M: Mailboxes>(
         tokio::time::sleep(DRAIN).await;
     };
     tokio::select! {
-        served = served => if let Err(error) = served { tracing::error!("the mail pages ended: {error}") },
+        served = served => if let Err(error) = served { tracing::error!("mail web server stopped: {error}") },
         () = give_up => {}
     }
     forget_marks.abort();

@@ -327,7 +327,7 @@ impl<M: Mailboxes> Indexer<M> {
             Ok(sheet) => state.sheets.push(Arc::new(sheet)),
             Err(error) => {
                 self.index.counters.add(Counter::IndexNotWritten, 1);
-                tracing::warn!(%error, "cannot write the search index: searches read the mails");
+                tracing::warn!(%error, "cannot write the search index: searches scan the mails instead");
                 state.pending.extend(&full.names);
                 self.rests_until_ms =
                     clock::monotonic_ms().saturating_add(u64::try_from(REST.as_millis()).unwrap_or(u64::MAX));
@@ -422,7 +422,7 @@ impl<M: Mailboxes> Indexer<M> {
             match IndexSegment::write(path, columns, self.index.at.store) {
                 Ok(sheet) => Some(Arc::new(sheet)),
                 Err(error) => {
-                    tracing::warn!(%error, "cannot merge the search index: it stays as it is");
+                    tracing::warn!(%error, "cannot merge the search index: keeping the unmerged segments");
                     return;
                 }
             }

@@ -305,7 +305,7 @@ pub(crate) async fn request_middleware<M: Mailboxes>(
         if matches!(response.extensions().get::<Fault>(), Some(Fault::Busy(_) | Fault::NoRoom)) {
             tracing::debug!(request = %name, status = status.as_u16(), "no memory for a mail page: answered 503");
         } else {
-            tracing::warn!(request = %name, status = status.as_u16(), "a mail page failed");
+            tracing::warn!(request = %name, status = status.as_u16(), "cannot build a mail page: answered with an error");
         }
     }
     if wants_page && let Some(fault) = response.extensions().get::<Fault>().cloned() {
