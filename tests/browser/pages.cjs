@@ -150,7 +150,7 @@ async function steps(browser, name, { context, page, foreign }) {
   await look("message with remote content blocked");
   await page.click(".blocked a");
   await page.waitForURL(/remote=load/);
-  await page.waitForSelector("text=loaded, because you asked");
+  await page.waitForSelector("text=loaded at your request");
   await frame.locator("img[alt=Picture]").evaluate((image) => image.complete || new Promise((done) => (image.onload = image.onerror = done)));
   await page.waitForFunction(() => document.querySelector("iframe.frame").contentDocument.readyState === "complete");
   await frame.locator("h1").hover();
@@ -288,7 +288,7 @@ async function steps(browser, name, { context, page, foreign }) {
   await page.goto(`${base}/terms`);
   await look("terms");
   await page.goto(`${base}/inbox/a%20b`);
-  assert.ok(await page.isVisible("text=This is no address"));
+  assert.ok(await page.isVisible("text=Invalid address"));
   await look("error");
   await page.click("#theme");
   await page.reload();

@@ -54,7 +54,7 @@ for number, size in enumerate(sizes):
     assert hashlib.sha256(sent_part(raw)).hexdigest() == wanted, size
     assert get(f"/inbox/large{number}@night.test/api/v1/message/{one['ID']}/raw") == raw
     page = get(f"/inbox/large{number}@night.test/{one['ID']}").decode()
-    is_cut = "too large to be shown whole" in page
+    is_cut = "too large to be shown in full" in page
     assert is_cut == (size > 28 << 20), size
     assert f"{LINE % 0}"[2:12] in page, size
 

@@ -172,7 +172,7 @@ mod tests {
             ("10.0.0.0/8/8", "0 to 32"),
             ("10.0.0.0/256", "0 to 32"),
             ("::/129", "0 to 32"),
-            ("10.0.0.7/8", "within 10.0.0.0/8"),
+            ("10.0.0.7/8", "write 10.0.0.0/8"),
         ] {
             let error = text.parse::<Network>().expect_err(text).to_string();
             assert!(error.contains(said), "{text}: {error}");

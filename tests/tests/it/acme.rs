@@ -544,7 +544,7 @@ fn a36_what_is_configured_wrong_is_told_at_the_start() {
         (&[directory, ("--acme-domain", "*.a.example")], "dns-01"),
         (
             &[directory, ("--acme-domain", "a.example"), ("--acme-ca-file", "/nowhere")],
-            "/nowhere: cannot be read",
+            "cannot read /nowhere: ",
         ),
         (&[("--acme-directory", "http://ca.example/dir")], "without https"),
         (&[directory, ("--acme-domain", "a.example"), ("--state", "/dev/null")], "/dev/null"),

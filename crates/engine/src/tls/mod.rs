@@ -43,7 +43,7 @@ use self::{
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A file cannot be read.
-    #[error("cannot read {}:: {why}", file.display())]
+    #[error("cannot read {}: {why}", file.display())]
     Unreadable {
         /// Path of the file.
         file: PathBuf,

@@ -407,7 +407,7 @@ fn a12_a_pair_that_does_not_fit_is_said_with_its_files() {
     let mismatch = said(&foreign, None);
     assert!(mismatch.contains("cert.pem with ") && mismatch.contains("foreign.pem: "), "{mismatch}");
     let no_ocsp = said(&key, Some(&text));
-    assert!(no_ocsp.contains("staple.pem: this is no OCSP response in DER"), "{no_ocsp}");
+    assert!(no_ocsp.contains("staple.pem: not an OCSP response in DER"), "{no_ocsp}");
     let read = Certificate::read(&Pair { certificates, key, ocsp: None }).expect("right");
     assert_eq!(read.names().collect::<Vec<_>>(), ["localhost"]);
     assert!(read.from_s < read.until_s);
@@ -446,15 +446,15 @@ fn each_mistake_has_its_words_and_its_file() {
     assert_eq!(said(&certificate, &key, None), "right");
     assert_eq!(said(&certificate, &key, Some(&certificate)), "right");
     for (certificates, key, clients, file, says) in [
-        (&nowhere, &key, None, "nowhere.pem", "cannot be read: No such file"),
+        (&nowhere, &key, None, "nowhere.pem", "nowhere.pem: No such file"),
         (&empty, &key, None, "empty.pem", "no certificate in it (PEM)"),
         (&key, &key, None, "key.pem", "no certificate in it (PEM)"),
         (&torn, &key, None, "torn.pem", "not in PEM"),
-        (&certificate, &nowhere, None, "nowhere.pem", "cannot be read: No such file"),
+        (&certificate, &nowhere, None, "nowhere.pem", "nowhere.pem: No such file"),
         (&certificate, &empty, None, "empty.pem", "no private key in it (PEM)"),
         (&certificate, &certificate, None, "cert.pem", "no private key in it (PEM)"),
         (&certificate, &foreign, None, "cert.pem with ", "foreign.pem: "),
-        (&certificate, &key, Some(&nowhere), "nowhere.pem", "cannot be read: No such file"),
+        (&certificate, &key, Some(&nowhere), "nowhere.pem", "nowhere.pem: No such file"),
         (&certificate, &key, Some(&empty), "empty.pem", "no certificate in it (PEM)"),
     ] {
         let said = said(certificates, key, clients.map(PathBuf::as_path));

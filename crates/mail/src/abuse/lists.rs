@@ -162,7 +162,7 @@ mod tests {
     fn what_is_wrong_is_named_with_its_line() {
         for (text, begin) in [
             ("address x", "line 1: invalid IP address \"x\""),
-            ("\naddress 1.2.3.4/33", "line 2: \"33\" is not"),
+            ("\naddress 1.2.3.4/33", "line 2: invalid prefix length \"33\""),
             ("sender x", "line 1: \"x\" has no @"),
             ("word", "line 1: \"word\" stands alone"),
             ("ban x", "line 1: unknown kind of ban \"ban\""),

@@ -214,7 +214,7 @@ fn purges() {
     assert_eq!(ask(address, "/purge?url=http://a/other", &[]).0, 405);
     let mut answer = agent().post(format!("http://{address}/purge")).send_empty().expect("an answer");
     assert_eq!(answer.status(), 400);
-    assert!(answer.body_mut().read_to_string().expect("text").contains("missing URL"));
+    assert!(answer.body_mut().read_to_string().expect("text").contains("missing target"));
 }
 
 #[test]

@@ -181,7 +181,7 @@ mod tests {
             ("", "no network"),
             ("{}", "no network"),
             ("{", "not JSON"),
-            ("10.0.0.0/8\nthere\n", "line 2: `there`"),
+            ("10.0.0.0/8\nthere\n", "line 2: invalid network `there`"),
             (r#"{"ipv4Prefix":"10.0.0.1/8"}"#, "10.0.0.0/8"),
         ] {
             let error = read(wrong).expect_err(wrong);

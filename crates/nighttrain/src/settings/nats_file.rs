@@ -330,8 +330,8 @@ mod tests {
         assert_eq!(lines[0], "F is right.");
         assert_eq!(lines[1], "F:1: `jetstream` is ignored");
         assert!(lines[2].starts_with("F:3: a deny of a queue group"), "{said}");
-        assert!(lines[3].starts_with("F:3: each response counts"), "{said}");
-        assert!(lines[4].starts_with("F:4: who asks"), "{said}");
+        assert!(lines[3].starts_with("F:3: each response"), "{said}");
+        assert!(lines[4].starts_with("F:4: a requester"), "{said}");
         assert_eq!(lines.len(), 5, "{said}");
         for (text, place) in
             [("authorizaton { user: a, password: b }", "F:1"), ("no_auth_user: nobody", "authorization")]

@@ -108,10 +108,10 @@ mod tests {
     #[test]
     fn each_line_about_cookies_and_purges_is_named() {
         for (line, want) in [
-            ("cookies = \"rfc\"", "n.toml:2:11: cookies: rfc goes"),
+            ("cookies = \"rfc\"", "n.toml:2:11: cookies: rfc stil"),
             ("cookies = \"strict\"", "n.toml:2:11: cookies: an answe"),
-            ("sticky-cookie = \"s\"", "n.toml:2:17: sticky-cookie: th"),
-            ("https-only = true", "n.toml:2:14: https-only: a PUR"),
+            ("sticky-cookie = \"s\"", "n.toml:2:17: sticky-cookie: si"),
+            ("https-only = true", "n.toml:2:14: https-only: since"),
         ] {
             assert_eq!(said(&format!("[cache]\n{line}\n")), [want]);
         }
@@ -123,7 +123,7 @@ mod tests {
         let text = "[feed]\nlisten = \"127.0.0.1:4222\"\nleaf = [\"nats-leaf://hub.test\"]\nnats-config = \"/n.conf\"\n";
         let said = said(text);
         assert_eq!(said.len(), 2, "{said:?}");
-        assert!(said[0].starts_with("n.toml:3:8: leaf: what"), "{said:?}");
+        assert!(said[0].starts_with("n.toml:3:8: leaf: since"), "{said:?}");
         assert!(said[1].starts_with("n.toml:4:15: nats-config:"), "{said:?}");
     }
 
@@ -134,8 +134,8 @@ mod tests {
         assert_eq!(
             said(text),
             [
-                "n.toml:2:8: http: pages here s",
-                "n.toml:3:16: mail-readers: a p",
+                "n.toml:2:8: http: since this v",
+                "n.toml:3:16: mail-readers: sin",
                 "n.toml:4:14: http-hosts: pages"
             ]
         );

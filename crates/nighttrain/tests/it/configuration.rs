@@ -188,7 +188,11 @@ fn check_tells_the_sum_of_memory() {
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     assert!(ended.stdout.contains("`nighttrain serve` with it: memory at most: "), "{}", ended.stdout);
     let line = |what: &str| ended.stdout.lines().any(|line| line.trim_start().starts_with(what));
-    assert!(line("300MiB  stored objects") && line("114MiB  what clients"), "{}", ended.stdout);
+    assert!(
+        line("300MiB  stored objects") && line("114MiB  memory that clients may hold"),
+        "{}",
+        ended.stdout
+    );
 }
 
 #[test]

@@ -190,7 +190,10 @@ fn what_is_wrong_is_said_in_words() {
         (denying("a..b"), "invalid subject pattern"),
         (Authorization { no_auth_user: Some("x".into()), ..users(vec![user("a", "1")]) }, "no_auth_user `x`"),
         (Authorization { accounts: vec![named("A B")], ..Authorization::default() }, "invalid account name"),
-        (Authorization { accounts: vec![named("A"), named("A")], ..Authorization::default() }, "twice"),
+        (
+            Authorization { accounts: vec![named("A"), named("A")], ..Authorization::default() },
+            "duplicate `A`",
+        ),
         (Authorization { system_account: Some("S".into()), ..users(vec![user("a", "1")]) }, "system_account"),
         (
             Authorization {

@@ -15,9 +15,9 @@ fn what_accounts_cannot_have_of_each_other_is_refused_with_its_line() {
         (
             "exports: [ {stream: a} ]",
             "imports: [ {stream: {account: X, subject: a}} ]",
-            "imported from `X`, which is no account",
+            "imported from `X`, which is not an account",
         ),
-        ("exports: [ {stream: a, accounts: [X]} ]", "", "exported to `X`, which is no account"),
+        ("exports: [ {stream: a, accounts: [X]} ]", "", "exported to `X`, which is not an account"),
         (
             "exports: [ {stream: a} ]",
             "imports: [ {stream: {account: A, subject: b}} ]",
@@ -175,7 +175,7 @@ fn a_reload_changes_what_accounts_have_of_each_other() {
         let listen = server.addresses()[0];
         let error =
             server.reload(Config { listen, authorization, ..Config::default() }).expect_err("A is gone");
-        assert!(error.to_string().contains("imported from `A`, which is no account"), "{error}");
+        assert!(error.to_string().contains("imported from `A`, which is not an account"), "{error}");
         assert_eq!(lines(talk.say("b PUB q i")).len(), 1);
     }
 }

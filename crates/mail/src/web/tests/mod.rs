@@ -400,7 +400,9 @@ fn who_can_read_it_is_said_truly() {
     let secured = Site::with_token();
     assert!(secured.page("/").contains("with the operator"));
     let token = [("authorization", TOKEN), ("accept", "text/html")];
-    assert!(secured.ask("GET", "/inbox/*@*", &token, "").body.contains("Seen with the operator&#39;s token"));
+    assert!(
+        secured.ask("GET", "/inbox/*@*", &token, "").body.contains("Visible with the operator&#39;s token")
+    );
     let own = Site::with(Config { warning: "For the team alone.".to_owned(), ..Config::default() });
     assert!(own.page("/inbox/ann@night.test").contains("For the team alone."));
 }

@@ -232,11 +232,11 @@ mod tests {
         for (line, says) in [
             (
                 "listen = \"localhost:8080\"",
-                "`listen` belongs under [cache], for all sites: a request's Host says",
+                "`listen` belongs under [cache], for all sites: a request's Host selects its site",
             ),
             (
                 "tls-listen = \"0.0.0.0:443\"",
-                "`tls-listen` belongs under [cache], for all sites: a request's Host says",
+                "`tls-listen` belongs under [cache], for all sites: a request's Host selects its site",
             ),
             (
                 "hosts = [\"localhost:8080\"]",

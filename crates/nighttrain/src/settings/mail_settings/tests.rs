@@ -32,7 +32,7 @@ fn a_wrong_list_names_its_line() {
     std::fs::write(file.path(), "word a\nfoo bar\n").expect("written");
     let settings = MailSettings { banned: Some(file.path().to_owned()), ..MailSettings::default() };
     let fault = settings.lists().expect_err("wrong");
-    assert!(fault.message.starts_with("line 2: \"foo\""), "{fault}");
+    assert!(fault.message.starts_with("line 2: unknown kind of ban \"foo\""), "{fault}");
 }
 
 #[test]
