@@ -725,7 +725,7 @@ async fn f15_a_hub_that_cannot_be_joined_is_said() -> Outcome {
         (
             hub.url(),
             vec![],
-            "'Authorization Violation': the user, password, token, key or credentials are not",
+            "authorization violation: no such user, or wrong password, token, key or credentials",
         ),
         (leaf(same), vec![], "the hub's cluster has our name"),
         (young.url(), vec![], "the hub's leafnodes.min_version is above our version"),

@@ -169,7 +169,7 @@ fn what_is_wrong_is_said_in_one_line() {
     assert!(text.contains("tls-key"), "{text}");
     let (code, text) = refused(&[&ANON[..], &["--mail-bytes-max", "1GiB"]].concat());
     assert_eq!(code, Some(1), "{text}");
-    assert!(text.contains("32MiB at most"), "{text}");
+    assert!(text.contains("at most 32MiB"), "{text}");
     std::fs::write(path("banned"), "word a\nbogus line\n").unwrap();
     let (code, text) = refused(&[&ANON[..], &["--banned", &path("banned")]].concat());
     assert_eq!(code, Some(3), "{text}");

@@ -177,9 +177,9 @@ fn a12_what_is_to_be_shared_and_is_not_there_is_told_at_the_start() {
     };
     let mail = ["--smtp", "127.0.0.1:0", "--http", "127.0.0.1:0"];
     let shared = said("mail", &[&mail[..], &["--tls-shared"]].concat());
-    assert!(shared.contains("tls-shared: there are no certificates to be shared"), "{shared}");
+    assert!(shared.contains("tls-shared: no certificates to share"), "{shared}");
     let pages = said("mail", &[&mail[..], &["--http-tls"]].concat());
     assert!(pages.contains("http-tls: needs tls-cert"), "{pages}");
     let admin = said("cache", &["--demo", "--listen", "127.0.0.1:0", "--admin-tls"]);
-    assert!(admin.contains("admin-tls: there are no certificates to be shown"), "{admin}");
+    assert!(admin.contains("admin-tls: no certificates are available"), "{admin}");
 }

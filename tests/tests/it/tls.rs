@@ -242,8 +242,8 @@ fn a12_what_cannot_be_used_is_said_at_the_start() {
     let nowhere = path(one.file().with_file_name("nowhere.pem"));
     for (certificate, key, says) in [
         (path(one.file()), path(other.key()), "key.pem: keys may not be consistent"),
-        (nowhere.clone(), path(one.key()), "nowhere.pem: cannot be read"),
-        (path(one.file()), nowhere, "nowhere.pem: cannot be read"),
+        (nowhere.clone(), path(one.key()), "nowhere.pem: No such file"),
+        (path(one.file()), nowhere, "nowhere.pem: No such file"),
         (path(one.key()), path(one.key()), "key.pem: no certificate in it (PEM)"),
         (path(one.file()), path(one.file()), "cert.pem: no private key in it (PEM)"),
     ] {

@@ -130,7 +130,9 @@ impl RenewalTask {
             Some(ShareError::Failed(why)) => {
                 self.rounds_failed = self.rounds_failed.saturating_add(1);
                 if self.rounds_failed == 2 {
-                    tracing::warn!("cannot share certificates with other instances, none are ordered: {why}");
+                    tracing::warn!(
+                        "cannot share certificates with other instances: no certificates are requested until this works: {why}"
+                    );
                 }
             }
             Some(ShareError::Busy) | None => self.rounds_failed = 0,

@@ -150,7 +150,10 @@ impl Peers {
             });
         }
         if live.len() > PEERS_MAX {
-            tracing::warn!(peers = live.len(), "only the first {PEERS_MAX} peers share keys");
+            tracing::warn!(
+                peers = live.len(),
+                "too many peers: only the first {PEERS_MAX} are asked for objects, the others are ignored"
+            );
         }
         *self.table.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(Table { peers: peers.into() });
         Ok(())

@@ -227,7 +227,7 @@ impl ClusterTask {
     fn say(&mut self, fault: &Fault) {
         let words = fault.words(self.common.config.name.as_str());
         if self.said.as_ref() != Some(&words) {
-            tracing::warn!(why = %words, "not joined to the cluster");
+            tracing::warn!(why = %words, "cannot join the cluster: trying again");
             self.said = Some(words.clone());
         }
         self.common.state.send_replace(State { words, is_joined: false });

@@ -165,7 +165,7 @@ impl VaultTask {
         self.common.vault.send_if_modified(|said| {
             let is_new = said.as_deref() != Some(words);
             if is_new {
-                tracing::debug!(words, "shared vault");
+                tracing::debug!(words, "shared vault status changed");
                 *said = Some(words.to_owned());
             }
             is_new

@@ -303,7 +303,7 @@ fn survey(shared: &LogState, segment: u32, scratch: &mut Option<Words>) -> io::R
         SegmentStart::Damaged => match &footer {
             Some(footer) => (footer.life, footer.class),
             None => {
-                tracing::error!(segment, "beginning of a segment damaged: set aside");
+                tracing::error!(segment, "segment damaged at its beginning: its records are ignored");
                 return set_aside(0);
             }
         },

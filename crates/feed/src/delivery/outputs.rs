@@ -424,7 +424,7 @@ fn note_forgotten(counters: &CoreCounters<Counter>, cid: u64, producer: Producer
         cid,
         by = producer.cid,
         forgotten,
-        "too many open requests for a client with allow_responses: oldest requests of the busiest requesters dropped",
+        "too many pending replies for a client with allow_responses: the oldest reply permissions of the busiest requesters were dropped",
     );
 }
 

@@ -176,7 +176,7 @@ fn wait_durable(progress: &Progress, ticket: Ticket, durability: Durability) -> 
         });
         let kept = waiting.join().map_err(|_| io::Error::other("waiting for the disk panicked"))??;
         if let Err(error) = kept {
-            tracing::error!(%error, "compacted segments are not durable yet: the old copies stay");
+            tracing::error!(%error, "cannot sync compacted segments: keeping the old copies");
         }
         Ok(kept.is_ok())
     })

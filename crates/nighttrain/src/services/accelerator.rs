@@ -177,7 +177,7 @@ impl Accelerator {
     pub(crate) fn share_keys_with(&self, live: &[PeerAt]) {
         let outcome = self.running.ask(|server| server.set_peers(live));
         if let Some(Err(error)) = outcome {
-            tracing::warn!(%error, "cannot query the accelerators of the cluster");
+            tracing::warn!(%error, "cannot get the status of the other instances of the cluster");
         }
     }
 

@@ -190,7 +190,7 @@ impl RunningCommand {
             for fault in faults {
                 tracing::error!("reload: {fault}");
             }
-            tracing::error!("reload: configuration unchanged");
+            tracing::error!("reload failed: keeping the current configuration");
         })
         .ok()
     }

@@ -178,7 +178,7 @@ fn hangup_reads_the_file_again_and_says_what_came_of_it() {
     reload("log = \"info\"\n", "reload: nothing changed");
     reload("log = \"info\"\ndrain-time-max = \"1s\"\n", "reload: changed drain-time-max");
     reload("log = \"info\"\n[cache]\nmemory = \"1MiB\"\n", "only a restart changes memory");
-    reload("log = \"info\"\n[cache]\nmemry = \"1MiB\"\n", "reload: configuration unchanged");
+    reload("log = \"info\"\n[cache]\nmemry = \"1MiB\"\n", "reload failed: keeping the current configuration");
     reload(
         "log = \"warn\"\n[cache]\nmemory = \"1MiB\"\n",
         "reload: changed log; only a restart changes memory",

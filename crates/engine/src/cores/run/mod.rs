@@ -511,7 +511,7 @@ fn prepare(
     match processors::pin(context.processor) {
         Ok(()) => context.pinned = true,
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            tracing::warn!(%core, processor = context.processor, "pinning is not permitted: running unpinned");
+            tracing::warn!(%core, processor = context.processor, "CPU pinning is not permitted: threads run unpinned");
         }
         Err(error) => return Err(StartError::Pin { core, processor: context.processor, error }),
     }

@@ -131,7 +131,7 @@ pub(crate) fn recover(
     if !older.is_empty() {
         tracing::warn!(
             mails = older.len(),
-            "oldest mails dropped: the index has no memory for all stored mails (index-memory)"
+            "not enough memory to index all stored mails (index-memory): oldest mails dropped"
         );
         for (location, payload_bytes) in older {
             reader.died(location, payload_bytes as usize);

@@ -213,8 +213,8 @@ impl<M: Mailboxes> App<M> {
             ),
             NoteOutcome::New => tracing::warn!(
                 address = %from.asker,
-                "a proxy in mail-readers does not name its clients ({sign}): not a reader until a restart; have the \
-                 proxy send X-Forwarded-For and list it in trusted-proxies"
+                "a proxy in mail-readers sends no client address ({sign}): it may not read all mail until a restart; \
+                 let it send X-Forwarded-For and list it in trusted-proxies"
             ),
             NoteOutcome::Full => {
                 self.counters.add(Counter::ProxiesFull, 1);

@@ -53,7 +53,7 @@ pub(crate) fn start() -> io::Result<SocketAddr> {
                 Err(error) => Err(error),
             };
             if let Err(error) = served {
-                tracing::error!("the demonstration site ended: {error}");
+                tracing::error!("demonstration site stopped: {error}");
             }
         });
     })?;
