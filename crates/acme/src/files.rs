@@ -44,7 +44,7 @@ pub(crate) fn order_file(name: &str) -> String {
     format!("{name}.json")
 }
 
-/// Error of the state directory.
+/// Error from an operation in the state directory.
 #[derive(Debug, thiserror::Error)]
 pub enum FilesError {
     /// An operation on a file failed.
@@ -87,7 +87,7 @@ pub(crate) enum Merge {
     Same,
     /// The local file was replaced by the cluster's.
     Taken,
-    /// The local file must be published: the cluster has no file, or one that loses by the merge rule.
+    /// The local file must be published: the cluster has no file, or one that loses under the merge rule.
     OursIsToBeShared,
 }
 

@@ -42,7 +42,7 @@ pub(crate) struct LastAnswer {
     retry_at_s: AtomicI64,
 }
 
-/// Error of a request that got no response.
+/// Error for a request that received no response.
 #[derive(Debug)]
 pub(crate) struct TransportError(ureq::Error);
 
@@ -86,7 +86,7 @@ pub(crate) fn unix_s(at: SystemTime) -> i64 {
     at.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs().cast_signed())
 }
 
-/// Returns the current time by the wall clock, which decides on the validity of certificates.
+/// Returns the current time by the wall clock, against which the validity of certificates is checked.
 pub(crate) fn now_s() -> i64 {
     #[expect(clippy::disallowed_methods, reason = "the thread is not an event loop")]
     unix_s(SystemTime::now())

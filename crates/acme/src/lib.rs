@@ -16,7 +16,7 @@
 //! Several instances share all of that, if they have a means of sharing (`share.rs`).
 //!
 //! *Bounds:* [`NAMES_MAX`] names; one order at a time; 250 orders in three hours; a response of 1 MiB and 30
-//! seconds; waits after failures by `schedule.rs`.
+//! seconds; the waits after failures are computed in `schedule.rs`.
 
 mod client;
 mod files;
@@ -97,7 +97,7 @@ impl FromStr for Directory {
             bare == "localhost" || bare.parse::<std::net::IpAddr>().is_ok_and(|at| at.is_loopback());
         match uri.scheme_str() {
             Some("https") => {}
-            // Plain HTTP is allowed to this machine only, where nobody can intercept it.
+            // Plain HTTP is allowed only for a server on this machine, where nobody can intercept it.
             Some("http") if is_here => {}
             _ => {
                 return Err(format!(
@@ -128,7 +128,7 @@ pub struct Config {
     pub profile: Option<String>,
     /// Allowed challenge types; the first is tried first, the next one after a failure.
     pub challenges: Vec<Challenge>,
-    /// Names; at most [`NAMES_MAX`], of which at most [`ADDRESSES_MAX`] addresses.
+    /// Names: at most [`NAMES_MAX`], of which at most [`ADDRESSES_MAX`] may be addresses.
     pub names: Vec<Name>,
     /// The state directory.
     pub state: PathBuf,

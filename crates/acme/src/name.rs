@@ -103,7 +103,7 @@ pub(crate) fn file_name(names: &[Name]) -> String {
     }
 }
 
-/// Returns the server name that a CA sends when it validates an address by tls-alpn-01 (RFC 8738 §6).
+/// Returns the server name that a CA sends when it validates an address with tls-alpn-01 (RFC 8738 §6).
 pub(crate) fn reverse(address: IpAddr) -> String {
     match address {
         IpAddr::V4(address) => {

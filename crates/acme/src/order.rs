@@ -33,8 +33,8 @@ const DECIDE: RetryPolicy = RetryPolicy::new()
     .initial_delay(Duration::from_millis(200))
     .backoff(1.6)
     .timeout(Duration::from_secs(60));
-/// Maximum time until a new certificate becomes valid. A certificate that begins later is refused, because no
-/// client would accept it.
+/// Maximum time until a new certificate becomes valid. A certificate whose validity begins later is refused,
+/// because no client would accept it.
 const BEGINS_WITHIN_S: i64 = 24 * 60 * 60;
 
 /// Reason why an attempt failed.
@@ -193,8 +193,8 @@ impl Orders<'_> {
         Ok(KeptOrder { names, url: order.url().to_owned(), key: key.serialize_pem() })
     }
 
-    /// Follows an order to its end. The challenges in `open` stay open while the order is pending, because
-    /// the CA may validate after we have stopped waiting for it.
+    /// Processes an order to completion. The challenges in `open` stay open while the order is pending,
+    /// because the CA may validate after we have stopped waiting for it.
     pub(crate) async fn finish(
         &self,
         kept: &KeptOrder,

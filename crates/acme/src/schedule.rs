@@ -18,7 +18,8 @@ pub(crate) const UNREACHABLE_WAIT_S_MAX: i64 = 60 * 60;
 pub(crate) const REFUSED_WAIT_S_MAX: i64 = 6 * 60 * 60;
 /// Wait if the CA reports too many requests without naming a time.
 pub(crate) const LIMITED_WAIT_S: i64 = 60 * 60;
-/// Longest accepted Retry-After; a CA that names a later time is asked after this time anyway.
+/// Longest accepted Retry-After; if the CA names a later time, the request is repeated after this time
+/// anyway.
 pub(crate) const RETRY_AFTER_S_MAX: i64 = 7 * 24 * 60 * 60;
 /// Minimum time between the start of a replacement certificate's validity and its own renewal; a tenth of its
 /// lifetime if that is less. A certificate whose renewal window is in the past is replaced at once (RFC 9773
@@ -30,7 +31,7 @@ const WAIT_S_MAX: i64 = RETRY_AFTER_S_MAX + REFUSED_WAIT_S_MAX;
 /// Shortest and longest interval between requests for a CA's window, whatever the CA suggests (RFC 9773
 /// §4.3.2).
 pub(crate) const ASK_EVERY_S: (i64, i64) = (60, 24 * 60 * 60);
-/// Interval after which a CA that did not answer is asked again.
+/// Interval after which a request for the renewal window is repeated if the CA did not answer.
 pub(crate) const ASK_AGAIN_S: i64 = 60 * 60;
 /// Maximum number of new orders in [`ORDERS_SPAN_S`]; Let's Encrypt allows an account 300 in three hours.
 pub(crate) const ORDERS_MAX: usize = 250;
@@ -96,8 +97,8 @@ impl RenewalSchedule {
         Some(at.min(until - lifetime / 10))
     }
 
-    /// Resets times that no wait can reach: they were written while the clock was ahead. Returns whether `not_before_s`
-    /// was one of them.
+    /// Resets times that lie further in the future than any wait: they were written while the clock was
+    /// ahead. Returns whether `not_before_s` was one of them.
     pub(crate) fn forget_impossible(&mut self, now_s: i64) -> bool {
         let is_wait_over = self.not_before_s > now_s.saturating_add(WAIT_S_MAX);
         if is_wait_over {
@@ -351,7 +352,7 @@ mod tests {
             }
         }
 
-        /// In any state an action is due at once or at a time in the future.
+        /// In any state an action is due either at once or at a time in the future.
         #[test]
         fn a36_nothing_is_waited_for_that_is_over(
             validity in proptest::option::of((0..100 * DAY, 0..100 * DAY)),

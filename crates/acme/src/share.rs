@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 )]
 type Lock<T> = std::sync::Mutex<T>;
 
-/// Longest time for which the CA's validation is delayed while instances have not confirmed a challenge.
+/// Longest time for which validation by the CA is delayed until all instances have confirmed a challenge.
 const SHOWN_WITHIN: Duration = Duration::from_secs(2);
 /// Prefix of the keys of challenges.
 const CHALLENGE: &str = "challenge.";
@@ -36,7 +36,7 @@ const CHALLENGE: &str = "challenge.";
 /// block.
 pub type OnChange = Box<dyn Fn(&str, Option<&[u8]>) + Send + Sync>;
 
-/// Error of an operation on the shared data.
+/// Error from an operation on the shared data.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ShareError {
     /// Another instance holds the lease.
@@ -49,7 +49,7 @@ pub enum ShareError {
 
 /// Data shared by several instances. All methods except `listen` block.
 pub trait Share: fmt::Debug + Send + Sync {
-    /// Begins to report changes of the shared data.
+    /// Begins to report changes to the shared data, by calling `hears`.
     ///
     /// # Errors
     /// Returns a [`ShareError`] if the data cannot be watched.
@@ -58,8 +58,8 @@ pub trait Share: fmt::Debug + Send + Sync {
     /// Takes the lease for changes, which is held until the returned value is dropped.
     ///
     /// # Errors
-    /// [`ShareError::Busy`] if another instance holds the lease, [`ShareError::Failed`] if the cluster cannot
-    /// be asked.
+    /// [`ShareError::Busy`] if another instance holds the lease, [`ShareError::Failed`] if the request to the
+    /// cluster fails.
     fn take_turn(&self) -> Result<Box<dyn Any + Send>, ShareError>;
 
     /// Returns the shared value of a key.

@@ -110,7 +110,7 @@ struct Cells {
     frees: Cell<u64>,
     allocated_bytes: Cell<u64>,
     freed_bytes: Cell<u64>,
-    /// Number of the thread in this process, never reused; 0 until it is first asked for.
+    /// Number of the thread in this process, never reused; 0 until it is first requested.
     thread: Cell<u64>,
 }
 
@@ -185,8 +185,7 @@ fn count_free(bytes: usize) {
 unsafe impl<A: GlobalAlloc> GlobalAlloc for CountingAllocator<A> {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count_allocation(layout.size());
-        // SAFETY: the caller keeps `alloc`'s contract (size not zero) towards us; the layout is passed on
-        // unchanged.
+        // SAFETY: the caller upholds `alloc`'s contract (size not zero); the layout is passed on unchanged.
         unsafe { self.behind.alloc(layout) }
     }
 
@@ -210,7 +209,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for CountingAllocator<A> {
     }
 }
 
-/// Error of a measurement.
+/// Error from a measurement.
 #[derive(Debug)]
 pub enum AllocationsError {
     /// A test allocation was not counted: the binary has another global allocator.

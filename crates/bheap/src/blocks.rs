@@ -8,7 +8,8 @@ use alloc::vec::Vec;
 /// Marker for no block: the end of a chain.
 pub const NO_BLOCK: u32 = u32::MAX;
 
-/// Working memory of a queue besides its blocks; named so that a recorder can assign addresses to it.
+/// Areas of a queue's working memory other than its blocks; named so that a recorder of memory accesses can
+/// assign addresses to them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Area {
     /// The small heap of the newest small items.
@@ -122,8 +123,8 @@ impl<T: Copy> Arena<T> {
         }
     }
 
-    /// Returns the bytes in use by blocks that hold items and by blocks waiting for reuse; memory beyond is
-    /// untouched.
+    /// Returns the bytes used by blocks that hold items and by blocks waiting for reuse; memory beyond these
+    /// blocks is untouched.
     #[must_use]
     pub fn touched_bytes(&self) -> usize {
         self.fresh * (self.page_bytes + 2 * size_of::<u32>())
@@ -230,7 +231,7 @@ impl<B, M: Trace> TracedBlocks<B, M> {
         B: Blocks<T>,
     {
         let page_bytes = blocks.block_items() * size_of::<T>();
-        // The small heap, the sort buffer and the lists' headers are adjacent; then follows the front. (With
+        // The small heap, the sort buffer and the lists' headers are adjacent; the front follows them. (With
         // so few items that there are no lists, the heap is longer and extends into their area.)
         let (heap, chunk) = (256 * size_of::<T>(), 64 * size_of::<T>());
         let front = (heap + chunk + 8192 * LIST_BYTES).next_multiple_of(page_bytes);

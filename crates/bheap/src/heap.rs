@@ -1,8 +1,8 @@
 //! The implicit heap: a tree in an array, each node no larger than its children.
 //!
-//! One algorithm serves every [`Layout`] and every [`Rows`]. Items move by exchange only, and an item that is
-//! being removed returns to the end of the array if a comparison panics before the order is restored: no item
-//! is lost or duplicated. (The order is then unspecified, as with the standard library's heap;
+//! One algorithm serves every [`Layout`] and every [`Rows`]. Items are moved only by swapping, and an item
+//! that is being removed returns to the end of the array if a comparison panics before the order is restored:
+//! no item is lost or duplicated. (The order is then unspecified, as with the standard library's heap;
 //! [`Heap::rebuild`] restores it.)
 
 use crate::layout::{Binary, Layout, PageLayout, PageSizeError};
@@ -11,7 +11,7 @@ use crate::rows::{Full, Rows};
 use alloc::vec::Vec;
 use core::marker::PhantomData;
 
-/// The textbook binary heap, smallest first: the baseline of all comparisons, and the reference
+/// The textbook binary heap, smallest first: the baseline for all comparisons, and the reference
 /// implementation in the tests.
 ///
 /// ```
@@ -79,7 +79,7 @@ impl<T: Ord> BinaryHeap<T> {
         Self { layout: Binary, rows: Vec::new(), item: PhantomData }
     }
 
-    /// Creates an empty heap with room for `capacity` items; the room is reserved, not touched.
+    /// Creates an empty heap with room for `capacity` items; the memory is reserved but not touched.
     ///
     /// # Panics
     /// Panics if `capacity` items exceed `isize::MAX` bytes.
@@ -88,7 +88,7 @@ impl<T: Ord> BinaryHeap<T> {
         Self { layout: Binary, rows: Vec::with_capacity(capacity), item: PhantomData }
     }
 
-    /// Builds a heap of all of `items`, in O(n).
+    /// Builds a heap from all of `items`, in O(n).
     #[must_use]
     pub fn from_vec(items: Vec<T>) -> Self {
         let mut heap = Self { layout: Binary, rows: items, item: PhantomData };
@@ -179,7 +179,7 @@ impl<T: Ord, L: Layout, R: Rows<T>> Heap<T, L, R> {
         self.remove_at(0)
     }
 
-    /// Replaces the smallest item by another, with one walk down instead of two.
+    /// Replaces the smallest item with another, in one walk down instead of two.
     ///
     /// Returns the item that was smallest *before*; on an empty heap the item is pushed and `None` returned.
     ///
@@ -193,7 +193,7 @@ impl<T: Ord, L: Layout, R: Rows<T>> Heap<T, L, R> {
         Some(self.replace_at(0, item))
     }
 
-    /// Adds all of `items` at once, in O(n), where n is the number of items then in the heap.
+    /// Adds all of `items` at once, in O(n), where n is the number of items in the heap afterwards.
     ///
     /// # Errors
     /// [`Full`] with all of the items if there is no room for all; none has been added.
@@ -246,7 +246,7 @@ impl<T: Ord, L: Layout, R: Rows<T>> Heap<T, L, R> {
         }
     }
 
-    /// Replaces the item at `position` by its new version, and restores the order, in O(log n). The
+    /// Replaces the item at `position` with its new version, and restores the order, in O(log n). The
     /// replacement stays even if a comparison panics.
     ///
     /// # Panics
@@ -260,7 +260,7 @@ impl<T: Ord, L: Layout, R: Rows<T>> Heap<T, L, R> {
         }
     }
 
-    /// Puts all items in order, from any order, in O(n) (Floyd's method).
+    /// Restores the heap order of all items, whatever their present order, in O(n) (Floyd's method).
     pub fn rebuild(&mut self) {
         let len = self.rows.len();
         let Some(parent) = len.checked_sub(1).and_then(|last| self.last_parent(last)) else { return };
@@ -353,8 +353,8 @@ impl<T: Ord, L: Layout, R: Rows<T>> ReplaceGuard<'_, T, L, R> {
 
 impl<T: Ord, L: Layout, R: Rows<T>> Drop for ReplaceGuard<'_, T, L, R> {
     fn drop(&mut self) {
-        // The item is still here only after a panic. It goes to the end; if there is no room, the queue was
-        // full with its successor, which is then removed again.
+        // The item is still here only after a panic. It goes to the end; if there is no room there, it
+        // replaces its successor.
         if let Some(item) = self.item.take()
             && let Err(Full(item)) = self.heap.rows.push(item)
         {

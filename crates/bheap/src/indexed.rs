@@ -4,9 +4,9 @@
 //!   handle ─▶ slots[slot] = position ─▶ rows[position] = (key, slot)
 //! ```
 //! Every move of an item writes its new position to its slot. This has a price: the slots take as many pages
-//! again, and an operation touches one of them for each level by which it moves an item (the queue of the
-//! original article has the same cost, since its items carry their index). [`crate::LazyQueue`] avoids this
-//! cost.
+//! again, and an operation touches one of them for each level by which it moves an item (the queue in the
+//! original B-heap article has the same cost, since its items carry their index). [`crate::LazyQueue`] avoids
+//! this cost.
 
 use crate::heap::Heap;
 use crate::layout::{Binary, Layout, PageLayout, PageSizeError};
@@ -16,7 +16,7 @@ use crate::rows::{Full, Rows};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, Ordering};
 
-/// Number of queues created in this process, so that a foreign handle is recognised.
+/// Number of queues created in this process, used to recognise a handle of another queue.
 static QUEUES: AtomicU32 = AtomicU32::new(0);
 
 /// Returns a number that no other queue in memory has (until there have been 2³¹ of them); its highest bit is
@@ -138,7 +138,8 @@ impl<K: Ord> IndexedHeap<K, PageLayout, AlignedRows<Entry<K>>> {
     /// Creates an empty B-heap with handles, for pages of `page_bytes` bytes.
     ///
     /// # Errors
-    /// Returns a [`PageSizeError`] unless a page holds a power of two of entries, four or more.
+    /// Returns a [`PageSizeError`] unless the number of entries in a page is a power of two and at least
+    /// four.
     pub fn paged(page_bytes: usize) -> Result<Self, PageSizeError> {
         let layout = PageLayout::for_page_bytes::<Entry<K>>(page_bytes)?;
         Ok(Self::over(layout, AlignedRows::new(page_bytes, PageLayout::INDEX_OF_ROOT)?))

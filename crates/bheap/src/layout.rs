@@ -19,8 +19,8 @@ pub struct ChildRange {
 
 /// Index arithmetic of one way to write a tree into an array.
 ///
-/// Every implementation must satisfy this law, which is tested for all: `parent(c) == Some(n)` exactly if `c`
-/// is in `children(n)`, `parent(n) < n`, and only the root has no parent.
+/// Every implementation must satisfy this law, which is tested for all: `parent(c) == Some(n)` if and only if
+/// `c` is in `children(n)`, `parent(n) < n`, and only the root has no parent.
 pub trait Layout {
     /// Returns the position of `node`'s parent, or `None` for the root.
     fn parent(&self, node: usize) -> Option<usize>;

@@ -17,9 +17,9 @@
 //! page.
 //!
 //! [`PageQueue`] uses the fact that most items of a queue stay for a long time, so that their order need not
-//! be known yet. It appends them to lists, whole pages at a time, and divides a list only when its turn
-//! comes: a sample sort that is delayed as long as possible. Each page is written once and read once for each
-//! division, and there are few divisions.
+//! be known yet. It appends them to lists, whole pages at a time, and divides a list only when its items are
+//! needed soon: a sample sort that is delayed as long as possible. Each page is written once and read once
+//! for each division, and there are few divisions.
 //!
 //! Page transfers per operation, for a million items of 8 bytes in 1,954 pages, as simulated (inserts, then
 //! removes and inserts, then removes):
@@ -33,9 +33,10 @@
 //! | 1,024 | 0.51 | 0.23 | 0.0018 |
 //! | 1,954 (all) | 0 | 0 | 0 |
 //!
-//! (The page queue was made for nine pages in the first two lines, for 64 in the others; its first touch of
-//! each page is included.) In RAM, with a key and a value of eight bytes each, it took 56 ns per operation at
-//! a million items and 65 to 75 at sixteen million, where the best of the heaps took 88 and 280.
+//! (The page queue was configured for nine pages of memory in the first two rows, for 64 in the others; its
+//! first touch of each page is included.) In RAM, with a key and a value of eight bytes each, it took 56 ns
+//! per operation at a million items and 65 to 75 at sixteen million, where the best of the heaps took 88 and
+//! 280.
 //!
 //! # Choosing a queue
 //!
@@ -85,7 +86,7 @@
 //! - *Only the order counts.* Items are compared by `Ord`, never by `PartialEq`; equal items leave in any order.
 //! - *A full storage* returns the item ([`Full`]); page sizes that cannot be used are errors.
 //! - *Handles* of items that have left, and of other queues, are refused ([`StaleHandle`]).
-//! - `no_std` with `alloc`, except for the feature `std` (on by default), which is the queues in files.
+//! - `no_std` with `alloc`, except for the feature `std` (on by default), which adds the queues in files.
 //!   Unsafe code is in one module for page-aligned memory, and in one for mapping a file.
 //!
 //! # Weaknesses

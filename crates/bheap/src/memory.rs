@@ -196,8 +196,8 @@ impl<T: core::fmt::Debug> core::fmt::Debug for AlignedRows<T> {
 
 /// A fixed number of uninitialised, page-aligned cells, written in order block by block.
 ///
-/// The cells are divided into blocks of `block_cells`; of each block a prefix has been written, and only that
-/// prefix can be read. Every read is therefore of initialised cells, for any arguments.
+/// The cells are divided into blocks of `block_cells`; in each block, only the prefix that has been written
+/// can be read. Every read therefore covers initialised cells only, whatever the arguments.
 pub(crate) struct Segment<T> {
     /// Invariant: from `alloc` with `Self::block(cells)`, aligned to `align`.
     base: NonNull<T>,

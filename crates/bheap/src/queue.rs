@@ -35,8 +35,8 @@ pub trait PriorityQueue {
     /// Calls `look` with each item, in no particular order.
     fn for_each(&self, look: impl FnMut(&Self::Item));
 
-    /// Adds many items at once, in O(n), where n is the number of items then queued: they are not inserted
-    /// one by one.
+    /// Adds many items at once, in O(n), where n is the number of items queued afterwards: they are not
+    /// inserted one by one.
     ///
     /// # Errors
     /// [`Full`] with all of the items if there is no room for all; none has been added.
@@ -116,7 +116,7 @@ impl<T: Ord + Copy, B: Blocks<T>> PriorityQueue for PageQueue<T, B> {
     }
 }
 
-/// Identifies an item: given out when a key is queued, stale once the item has left.
+/// Identifier of an item: given out when a key is queued, stale once the item has left the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Handle {
     pub(crate) slot: u32,
@@ -154,7 +154,7 @@ impl Handle {
     }
 }
 
-/// The handle's item has left, or the handle belongs to another queue.
+/// Error for a handle whose item has left the queue, or that belongs to another queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StaleHandle;
 
@@ -170,7 +170,7 @@ impl core::error::Error for StaleHandle {}
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// The handle's item has left, or the handle belongs to another queue.
+    /// The handle's item has left the queue, or the handle belongs to another queue.
     Stale,
     /// There is no room for the new key in addition to the old one.
     Full,
@@ -221,8 +221,8 @@ pub trait HandleQueue<K> {
     /// [`Refusal::Stale`] if the item has left already or was never in this queue; [`Refusal::Full`] if there
     /// is no room for the new key. The item then keeps its key and its handle.
     fn update(&mut self, handle: Handle, key: K) -> Result<Handle, Refusal>;
-    /// Adds many keys at once, in O(n), where n is the number of keys then queued; `handed` is called with
-    /// their handles, in the order of `keys`.
+    /// Adds many keys at once, in O(n), where n is the number of keys queued afterwards; `handed` is called
+    /// with their handles, in the order of `keys`.
     ///
     /// # Errors
     /// [`Full`] with all of the keys if there is no room for all; no key has been queued, and no handle given

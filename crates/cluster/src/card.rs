@@ -24,7 +24,7 @@ pub(crate) struct Heartbeat {
     /// True if the instance serves stored objects even after its lease has expired.
     #[serde(default)]
     pub(crate) serves_on: bool,
-    /// True once the instance has stopped and serves nothing any more.
+    /// True once the instance has stopped and no longer serves anything.
     #[serde(default)]
     pub(crate) left: bool,
     /// Number of times that the heartbeat was written.
@@ -53,8 +53,8 @@ impl Heartbeat {
         }
     }
 
-    /// Returns the instance's lease, at most the longest allowed one. A heartbeat of another format version
-    /// counts as having the longest lease.
+    /// Returns the instance's lease, capped at [`LEASE_MAX`]. A heartbeat of another format version counts as
+    /// having the longest lease.
     pub(crate) fn lease_ms(&self) -> u64 {
         let longest = u64::try_from(LEASE_MAX.as_millis()).unwrap_or(u64::MAX);
         if self.v == VERSION { self.lease_ms.min(longest) } else { longest }

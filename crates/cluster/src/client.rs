@@ -1,4 +1,4 @@
-//! Handle of the cluster, and the thread behind it.
+//! Handle to the cluster, and the thread behind it.
 
 use std::{
     io,
@@ -64,7 +64,7 @@ pub(crate) struct Common {
     pub(crate) vault: watch::Sender<Option<String>>,
     /// Signal that a heartbeat must be written now.
     pub(crate) renew: Notify,
-    /// Signal that the purge stream is a different one, or an older state of itself.
+    /// Signal that the purge stream has been replaced by another one, or reset to an older state.
     pub(crate) doubt: Notify,
     applied: AtomicU64,
     generation: AtomicU64,
@@ -72,8 +72,8 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    /// Returns the time of the monotonic clock by which other instances' leases are judged; the clock stands
-    /// still while the machine sleeps.
+    /// Returns the time of the monotonic clock by which other instances' leases are judged; this clock stops
+    /// while the machine sleeps.
     pub(crate) fn now_ms(&self) -> u64 {
         clock::monotonic_ns() / 1_000_000
     }

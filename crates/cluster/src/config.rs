@@ -33,7 +33,7 @@ pub struct Config {
     pub stream: Name,
     /// Name of the bucket that holds the instances' heartbeats.
     pub bucket: Name,
-    /// Behaviour for stored objects after the lease has expired.
+    /// Policy for stored objects after the lease has expired.
     pub when_cut_off: WhenCutOff,
     /// File that stores the purge position; `None` if the store does not survive a restart.
     pub position: Option<PathBuf>,
@@ -87,14 +87,14 @@ pub enum Login {
     Nkey(PathBuf),
 }
 
-/// Behaviour of an instance for stored objects after a lease without contact with the cluster.
+/// Policy for stored objects once the lease has expired without contact with the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WhenCutOff {
     /// Stored objects are revalidated with the origin before they are served.
     #[default]
     Revalidate,
     /// Stored objects are still served, even if they may be purged. Purges do not wait for such an instance,
-    /// and report it.
+    /// but list it in their result.
     Serve,
 }
 

@@ -7,8 +7,8 @@
 //! ```
 //! A renewal counts from its send time, because the cluster accepts it later, and the instances that wait for
 //! us learn of it later still. **A reply that arrives after the lease has ended renews nothing:** between the
-//! end and the reply a purge may have been acknowledged without us. All purges must then be caught up with
-//! before the next chain begins.
+//! end and the reply a purge may have been acknowledged without us. The instance must then catch up with all
+//! purges before the next chain begins.
 //!
 //! Times are milliseconds of the clock that also runs while the machine sleeps.
 
@@ -19,7 +19,7 @@ pub(crate) struct Lease {
     ends_ms: u64,
 }
 
-/// Error of a lease that has expired.
+/// Error for a renewal that arrives after the lease has expired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LeaseExpiry;
 

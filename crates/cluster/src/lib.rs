@@ -13,10 +13,10 @@
 //! [`PurgeExecutor`]. This crate contains no server and no HTTP. It does not vote, elect or replicate: the
 //! NATS cluster does that.
 //!
-//! **Guarantee.** An instance serves stored objects until a lease after it *sent* its last renewal that the
-//! cluster accepted (`lease`), by its own clock, which also runs while the machine sleeps. A purge that was
-//! acknowledged everywhere was carried out by each instance, or that instance's lease had expired before
-//! (`view`). Decision 052 proves it.
+//! **Guarantee.** An instance stops serving stored objects one lease after it *sent* the last renewal that
+//! the cluster accepted (`lease`). It measures this by its own clock, which also runs while the machine
+//! sleeps. A purge that was acknowledged everywhere was carried out by each instance, or that instance's
+//! lease had expired before (`view`). Decision 052 proves it.
 //!
 //! *Bounds:* at most [`WISHES_MAX`] purges wait at once, of at most [`RECORD_BYTES_MAX`] bytes each; at most
 //! [`INSTANCES_MAX`] instances are known.
@@ -59,8 +59,8 @@ pub trait PurgeExecutor: Send + Sync + 'static {
     /// Returns an [`ExecuteError`] if the call must be repeated.
     fn mark_all_unverified(&self) -> Result<(), ExecuteError>;
 
-    /// Allows stored objects to be served until this time of [`engine::cores::clock::boot_ms`]; `None` for no
-    /// time limit.
+    /// Allows stored objects to be served until this time, as measured by [`engine::cores::clock::boot_ms`];
+    /// `None` for no time limit.
     fn set_lease(&self, boot_ms: Option<u64>);
 
     /// Announces that the purge with this sequence number, in the stream of this generation, is about to be

@@ -25,7 +25,7 @@ const PURGES_BYTES_MAX: i64 = 256 << 20;
 pub(crate) const CARDS_KEPT: Duration = Duration::from_secs(24 * 3600);
 /// Time for which the stream recognises a duplicate of a purge whose acknowledgement was lost.
 const DUPLICATES_KNOWN: Duration = Duration::from_secs(120);
-/// Maximum total size of the shared data: a certificate and its order are some ten thousand bytes.
+/// Maximum total size of the shared data: a certificate and its order take about ten thousand bytes.
 const VAULT_BYTES_MAX: i64 = 64 << 20;
 /// Maximum length of a heartbeat in bytes.
 const CARD_BYTES_MAX: i32 = 4096;

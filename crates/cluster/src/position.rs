@@ -9,8 +9,8 @@
 //! a copy, has missed purges that the position counts as carried out. Everything is then revalidated.
 //!
 //! Words are 8 bytes, little-endian. The file is overwritten in one go, after the purges that it counts are
-//! on the disk, and nothing waits for the write: an older position only repeats purges, and a torn one
-//! revalidates everything.
+//! on the disk, and nothing waits for the write: an older position only causes purges to be repeated, and a
+//! torn one causes everything to be revalidated.
 
 use std::{
     fs::{File, OpenOptions},

@@ -71,7 +71,7 @@ pub(crate) struct Record {
     pub(crate) id: String,
     /// Name of the instance that wrote the record.
     pub(crate) by: String,
-    /// Subject on which the writer waits for notices; empty if it does not.
+    /// Subject on which the writer waits for notices; empty if it does not wait.
     pub(crate) to: String,
     pub(crate) says: RecordContent,
 }

@@ -38,7 +38,7 @@ pub enum InstancePurgeState {
     /// The instance has stopped.
     Left,
     /// The instance has not carried out the purge, and its lease has expired: it serves no stored object
-    /// until it has.
+    /// until it has carried out the purge.
     LeaseOut,
     /// The instance has not carried out the purge, and may still serve purged objects.
     Waiting,
@@ -154,7 +154,7 @@ pub(crate) fn with_margin(lease_ms: u64) -> u64 {
 
 impl InstanceTable {
     /// Begins a new watch, possibly of another bucket. Purges then wait for instances that joined under the
-    /// old bucket, as long as their leases may run.
+    /// old bucket, for as long as their leases may run.
     pub(crate) fn watch_begins(&mut self, now_ms: u64) {
         self.since_ms = now_ms;
         self.own = None;
@@ -323,8 +323,8 @@ mod tests {
         Heartbeat { applied, ..card }
     }
 
-    /// Returns a table in which our heartbeat was sent at 10,000 with everything up to 7, after a long watch;
-    /// b has `of_b`, learned at `learned_ms`.
+    /// Returns a table after a long watch: our heartbeat, sent at 10,000 ms, reports everything up to
+    /// sequence 7 as carried out; the heartbeat of instance b is `of_b`, learned at `learned_ms`.
     fn instance_statuses(of_b: Heartbeat, learned_ms: u64) -> InstanceTable {
         let mut view = InstanceTable::default();
         view.see("a", Some(card(7)), LEASE, 10_000);

@@ -179,8 +179,8 @@ pub(crate) async fn publish_record(
                 let (generation, applied) = before;
                 let sequence = acknowledged.sequence;
                 if sequence <= applied && !acknowledged.duplicate {
-                    // The stream is another one, or an older state of itself: its history is not the one we
-                    // know, and no heartbeat written earlier refers to this sequence number.
+                    // The stream has been replaced by another one, or reset to an older state: its history is
+                    // not the one we know, and no heartbeat written earlier refers to this sequence number.
                     common.doubt.notify_one();
                     return Ok(StreamPosition { sequence, generation: generation + 1 });
                 }
@@ -231,7 +231,7 @@ async fn wait_for_all(
                 Some(again_ms) => {
                     let left_ms = again_ms.saturating_sub(common.now_ms());
                     sleep(Duration::from_millis(left_ms.max(1))).await;
-                    // A heartbeat written now proves whether a lease has expired.
+                    // Writing a heartbeat now makes it possible to tell whether a lease has expired.
                     common.renew.notify_one();
                     // The pause leaves time for the heartbeat to be delivered, so that heartbeats are not
                     // requested in a tight loop.

@@ -21,12 +21,13 @@ use std::{
 
 use crate::sys::heap::trim;
 
-/// Time from the first request to the trimming, so that memory freed within this time is returned together.
+/// Delay from the first trim request to the trim, so that memory freed within this time is returned together.
 /// Longer than [`STAYS_OUT_MS`], so that an owner's spare memory is included.
 const WAIT: Duration = Duration::from_secs(12);
-/// Time of low usage after which an owner gives up its spare memory; until then, it may be needed again soon.
+/// Duration of low usage after which an owner gives up its spare memory; until then, it may be needed again
+/// soon.
 pub const STAYS_OUT_MS: u64 = 10_000;
-/// Minimum bytes worth trimming; less than an eighth of the peak is not worth it either.
+/// Minimum number of bytes worth trimming. Less than an eighth of the peak is not worth trimming either.
 pub const WORTH_BYTES: usize = 4 << 20;
 const WORTH_SHARE: usize = 8;
 

@@ -41,7 +41,7 @@ impl ClientMemoryBudget {
         self.share.borrow_mut().allows(bytes);
     }
 
-    /// Returns whether `more` bytes may be held in addition.
+    /// Returns whether there is room for `more` additional bytes.
     pub fn has_room(&self, more: usize) -> bool {
         self.share.borrow_mut().allows(self.bytes.get() + more)
     }

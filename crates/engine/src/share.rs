@@ -28,7 +28,8 @@ const STEP_BYTES_MAX: usize = 4 << 20;
 /// Minimum number of steps in a common part: small parts have smaller steps, and the last sixteenth always
 /// has at least two.
 const STEPS_MIN: usize = 32;
-/// Divisor for the reserved last part of a pool, which only cores with less than an equal part may take.
+/// Divisor for the reserved last part of a pool, which only cores with less than an equal share of the pool
+/// may take.
 const RESERVE_PARTS: usize = 16;
 /// Eighths of a share that must be in use before the share counts as crowded.
 const CROWDED_EIGHTHS: usize = 4;
@@ -69,8 +70,8 @@ impl Pool {
         with_reserve.max(steps((max - max / RESERVE_PARTS).saturating_sub(taken)))
     }
 
-    /// Returns how much of its `own` bytes a share may keep while other shares want some: less, if it has
-    /// more than an equal part.
+    /// Returns how many of its `own` bytes a share may keep. A share with more than an equal part may keep
+    /// fewer while other shares want some.
     fn kept(&self, own: usize, max: usize) -> usize {
         let short = self.taken.load(Relaxed).saturating_sub(max - max / RESERVE_PARTS);
         if short == 0 { own } else { own.min((own.saturating_sub(short)).max(self.equal_part(max))) }
@@ -96,7 +97,7 @@ impl ClientBudget {
         Arc::new(Self { total, kinds: kinds.max(1), common: Pool::default() })
     }
 
-    /// Returns the part of each kind of memory that no other kind can take.
+    /// Returns the part that is reserved for each kind of memory, which no other kind can take.
     fn own_of_kind(&self) -> usize {
         self.total / KINDS_PART / self.kinds
     }
@@ -228,8 +229,8 @@ impl Share {
     #[cold]
     fn allows_with_common(&mut self, held: usize) -> bool {
         let kept = self.common.kept(self.taken, self.common_max);
-        // A share keeps a step or two more than it needs, so that no step is returned and taken again
-        // repeatedly; fewer while other cores want them.
+        // A share keeps one or two steps more than it needs, so that steps are not returned and taken again
+        // repeatedly. It keeps fewer while other cores want them.
         let spare = if kept < self.taken { 1 } else { 2 };
         while self.taken > 0 && (held <= self.own || held + spare * self.step < self.own + self.taken) {
             // The current step size may differ from the one at which the bytes were taken, if the total has

@@ -13,14 +13,14 @@ pub const BUDGET_KINDS: usize = 3;
 /// Limits on clients. A counter records how often each limit is hit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Largest number of connections on all cores together; one more gets an error and is closed.
+    /// Largest number of connections on all cores together; a further connection gets an error and is closed.
     pub max_connections: usize,
-    /// Largest number of subscriptions of one connection; one more is refused. 0: no limit.
+    /// Largest number of subscriptions of one connection; a further one is refused. 0: no limit.
     pub max_subscriptions: usize,
     /// Largest number of bytes of memory for all clients' subscriptions, on every core; each subscription is
-    /// counted as if no other shared a part of its pattern. A connection may use half of this memory; further
-    /// subscriptions are refused. If the memory is used up, the client that uses the most is closed in favour
-    /// of one that uses less.
+    /// counted as if no other subscription shared part of its pattern. A connection may use half of this
+    /// memory; further subscriptions are refused. If the memory is used up, the client that uses the most is
+    /// closed in favour of one that uses less.
     pub max_subscription_memory: usize,
     /// Largest length in bytes of one operation's arguments; a client that sends more is disconnected.
     pub max_control_line: usize,
@@ -93,7 +93,7 @@ pub struct Tls {
     pub map: bool,
     /// Selects whether a connection begins with the TLS handshake or with INFO.
     pub handshake_first: HandshakeFirst,
-    /// Time for a handshake; `None`: [`Limits::auth_timeout`].
+    /// Time limit for a handshake; `None`: [`Limits::auth_timeout`].
     pub timeout: Option<Duration>,
     /// Clients that do not begin a handshake are served without TLS. (This does not apply to WebSocket.)
     pub optional: bool,
@@ -120,10 +120,10 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Processors to use, with one event loop on each; empty: every processor that the process may use.
     pub cores: Vec<usize>,
-    /// Number of connections assigned to one core before the next core gets as many, because clients that
-    /// connect one after the other are likely to talk to each other. A message that stays on its core costs
-    /// about half as much as one that crosses to another. 1: each connection goes to the core with the
-    /// fewest.
+    /// Number of consecutive connections that one core gets before the next core gets as many. Clients that
+    /// connect one after the other are likely to talk to each other, and a message that stays on its core
+    /// costs about half as much as one that crosses to another core. 1: each connection goes to the core with
+    /// the fewest.
     pub gathered: usize,
     /// Name of the server in INFO.
     pub server_name: String,

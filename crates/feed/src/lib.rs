@@ -7,7 +7,7 @@
 //!  │ one read into │──▶│ operations, runs │──▶│ matching ◀─ trie          │──▶│ chunks that are  │
 //!  │ the scratch   │   │ of publishes     │   │ subscriber by subscriber  │   │ reused           │
 //!  └───────▲───────┘   └──────────────────┘   └────────────┬──────────────┘   └───────┬──────────┘
-//!          │ paused                                        │ one batch a turn         │ large backlog
+//!          │ paused                                        │ one batch per turn       │ large backlog
 //!          └────────────────── backpressure ◀──────────────┼──────────────────────────┘
 //!                                                          ▼
 //!                                     across ═ ring ═▶ inbox of another core ─▶ publish there

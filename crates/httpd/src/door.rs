@@ -1,4 +1,4 @@
-//! The engine's listener for axum, plain or with TLS.
+//! Adapter that lets axum use the engine's listener, with or without TLS.
 //!
 //! Handshakes do not delay other connections: a handshake runs when its connection is first read from, within
 //! the time limit for a head.

@@ -55,8 +55,8 @@ pub const BODY_TIME_MAX: Duration = Duration::from_secs(300);
 /// `send-stall-max`.
 pub const STALL_TIME_MAX: Duration = Duration::from_secs(30);
 
-/// Time limit for sending a response, from the first wait for its reader; equal to the limit for a request's
-/// body.
+/// Time limit for sending a response, counted from the first time that we have to wait for the client to
+/// read; equal to the limit for a request's body.
 pub const ANSWER_TIME_MAX: Duration = BODY_TIME_MAX;
 
 /// Minimum size of a body whose release is reported, so that its memory can be returned to the system.
@@ -103,7 +103,7 @@ pub fn bounds(places_max: usize, places_per_address_max: usize) -> Bounds {
     }
 }
 
-/// The connection's peer address, canonical as the listener gives it: handlers receive it as
+/// The connection's peer address, in the canonical form that the listener provides: handlers receive it as
 /// `ConnectInfo<Peer>`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer(pub SocketAddr);
@@ -240,7 +240,8 @@ fn refused(status: StatusCode, text: &'static str, closes: bool, place: Connecti
     answering(response, place)
 }
 
-/// Attaches a guard to the response's body that tells the slot when it has been sent, or the client is gone.
+/// Attaches a guard to the response's body that informs the slot when the body has been sent, or the client
+/// is gone.
 fn answering(response: Response, place: ConnectionSlot) -> Response {
     response.map(|body| {
         let bytes = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);

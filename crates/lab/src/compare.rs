@@ -1,4 +1,5 @@
-//! Comparison of two records of the same measurement: figures that changed beyond noise (rows L7, L8).
+//! Comparison of two records of the same measurement: figures that changed beyond noise (rows L7 and L8 of
+//! `docs/features.md`).
 //!
 //! A record is JSON of `nighttrain lab --json` or of a benchmark. Every list of numbers that has at least
 //! [`ROUNDS_MIN`] entries and is at the same path in both records is taken as the rounds of one figure. Its

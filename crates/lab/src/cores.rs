@@ -1,8 +1,8 @@
 //! Performance of a program on one core, on two, and on more: `nighttrain lab cores -- COMMAND` (claims C10,
-//! C22; row L9).
+//! C22; row L9 of `docs/features.md`).
 //!
-//! "Test this yourself; you don't even have to change a line of code." The program is started afresh under
-//! each placement. The placements alternate, so that disturbances of the machine affect all of them equally:
+//! "Test this yourself; you don't even have to change a line of code." The program is started again for each
+//! placement. The placements alternate, so that disturbances of the machine affect all of them equally:
 //!
 //! ```text
 //!  round 1:  free │ 1 core │ 2 cores │ 2 siblings │ …      the figure: seconds that it took,
@@ -52,7 +52,7 @@ pub struct Placement {
 pub struct Trial {
     /// Program with its arguments.
     pub command: Vec<String>,
-    /// Shell command that puts load on the program; the program is ended after it.
+    /// Shell command that puts load on the program; the program is stopped when this command ends.
     pub load: Option<String>,
     /// Text in the output that precedes the figure: the first number after it counts. Without it the figure
     /// is the run time in seconds.
@@ -83,7 +83,7 @@ pub enum TrialError {
     Start {
         /// Name of the program.
         program: String,
-        /// Error of the system.
+        /// Error that the system returned.
         error: io::Error,
     },
     /// The program ended before its load was over.
@@ -138,8 +138,8 @@ fn placements_of(cores: &[usize], siblings: &dyn Fn(usize) -> Vec<usize>) -> Vec
         cores: vec![*core],
         siblings: false,
     }));
-    // The first logical core of each physical core comes first, so that the first n cores have no siblings as
-    // long as possible.
+    // The first logical core of each physical core comes first, so that siblings are used only after every
+    // physical core is in use.
     let mut spread: Vec<usize> = Vec::new();
     let mut rest: Vec<usize> = Vec::new();
     for core in cores {

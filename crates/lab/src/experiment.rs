@@ -37,7 +37,7 @@ pub struct Options {
     /// True limits an experiment to 30 seconds, at the price of fewer rounds or smaller sets; the report says
     /// which.
     pub quick: bool,
-    /// True makes the experiment vary its parameters instead of using only the article's.
+    /// True makes the experiment vary its parameters instead of using only the published ones.
     pub sweep: bool,
     /// Number of items, if the experiment has items and the user chose one.
     pub items: Option<usize>,
@@ -51,7 +51,7 @@ pub struct Options {
     pub part: Option<String>,
     /// Directory for large files; `None` is the system's directory for temporary files.
     pub directory: Option<PathBuf>,
-    /// Receiver of the messages of [`Options::say`].
+    /// Callback that receives the messages of [`Options::say`].
     pub progress: Option<Progress>,
 }
 

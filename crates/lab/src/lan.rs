@@ -49,7 +49,7 @@ impl Lan {
     /// Creates the namespaces and the link, without a rate limit.
     ///
     /// # Errors
-    /// Returns a sentence that says why this machine cannot have them.
+    /// Returns a sentence that says why they cannot be created on this machine.
     pub fn laid() -> Result<Self, String> {
         let lan = Self { near: Namespace::new()?, far: Namespace::new()? };
         let far = lan.far.keeper().to_string();
@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(carried("lo: 1 2"), None);
     }
 
-    /// A shaped link is as slow as its rate: two megabytes at ten megabits per second take at least the
+    /// A shaped link is no faster than its rate: two megabytes at ten megabits per second take at least the
     /// computed time, less the burst, and the link counts them. If no namespace can be created, the error
     /// gives a reason.
     #[test]

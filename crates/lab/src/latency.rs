@@ -26,7 +26,7 @@ use serde::Serialize;
 pub const HIGHEST_NS: u64 = 3_600_000_000_000;
 /// Decimal digits that a recorded value keeps.
 const DIGITS: u8 = 3;
-/// Quantiles of the articles' tables, as fractions; the maximum is shown in addition.
+/// Quantiles that the published tables show, as fractions; the maximum is shown in addition.
 pub const QUANTILES: [f64; 6] = [0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999];
 
 /// The latencies of a run.
@@ -67,14 +67,14 @@ pub struct Percentiles {
 }
 
 impl Percentiles {
-    /// Returns the values in the order of the articles' tables.
+    /// Returns the values in the order of the published tables.
     #[must_use]
     pub const fn row(&self) -> [u64; 7] {
         [self.p50, self.p90, self.p99, self.p99_9, self.p99_99, self.p99_999, self.worst]
     }
 }
 
-/// Error of writing a file for other tools.
+/// Error while writing a histogram for other tools.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write the histogram: {0}")]
 pub struct HistogramWriteFault(String);

@@ -11,7 +11,7 @@ use crate::abuse::{Lists, Rates};
 pub enum Store {
     /// Memory only: mails are lost when the process ends.
     Anonymous,
-    /// A file.
+    /// A file at this path.
     File(PathBuf),
 }
 
@@ -21,31 +21,31 @@ pub enum Durability {
     /// The mail survives any end of the process (kill -9 included): it has been written to the page cache.
     #[default]
     Process,
-    /// The mail also survives a loss of power: the file was synced, with one sync for all waiting mails.
+    /// The mail also survives a power loss: the file was synced, with one sync for all waiting mails.
     Power,
 }
 
 /// Number of memory kinds that the mail service charges to [`Config::client_budget`]: SMTP connections, mails
-/// being received, connections to the pages, and the requests there.
+/// being received, web connections, and web requests.
 pub const BUDGET_KINDS: usize = 4;
 
-/// Limits on what peers may use. Each limit has a counter of how often it is hit.
+/// Limits on what peers may use. For each limit, a counter shows how often it is hit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of one mail, announced by SIZE; at most 256 MiB, and a quarter of the store. A larger mail gets
     /// 552.
     pub mail_bytes_max: u64,
-    /// Recipients of one mail (RFC 5321, 4.5.3.1.8 requires at least 100). Further ones get 452, and the
-    /// sender submits the mail again for these.
+    /// Recipients of one mail (RFC 5321, 4.5.3.1.8 requires at least 100). Further recipients get 452, and
+    /// the sender submits the mail again for them.
     pub recipients_max: usize,
     /// Connections per core; further ones get 421 and are closed.
     pub connections_max: usize,
-    /// Connections of one address (IPv6: one /64) over all cores; further ones get 421 and are closed. 0: no
-    /// limit; `None`: a sixteenth of the connections of one core. Loopback is limited like any other address,
-    /// because a proxy names the client's address.
+    /// Connections from one address (IPv6: one /64) across all cores; further ones get 421 and are closed. 0:
+    /// no limit; `None`: a sixteenth of the connections of one core. Loopback is limited like any other
+    /// address, because a proxy passes on the client's address.
     pub connections_per_address_max: Option<usize>,
-    /// Memory for mails being received, over all cores; a mail for which there is none left gets 452. One
-    /// address may use half.
+    /// Memory for mails being received, across all cores; when it is used up, a mail gets 452. One address
+    /// may use half of it.
     pub receiving_bytes_max: usize,
     /// Time from a reply to the end of the next command, even if its bytes come one at a time (RFC 5321,
     /// 4.5.3.2.7 asks for 5 minutes).
@@ -89,12 +89,12 @@ impl Default for Limits {
     }
 }
 
-/// One address may have 1/`ADDRESS_SHARE` of a core's connections by default, but at least `ADDRESS_MIN`.
+/// By default, one address may open 1/`ADDRESS_SHARE` of a core's connections, but at least `ADDRESS_MIN`.
 const ADDRESS_SHARE: usize = 16;
 const ADDRESS_MIN: usize = 16;
 
 impl Limits {
-    /// Connections of one address; 0 for no limit.
+    /// Returns the maximum number of connections from one address; 0 for no limit.
     #[must_use]
     pub fn address_connections_max(&self) -> usize {
         self.connections_per_address_max.unwrap_or((self.connections_max / ADDRESS_SHARE).max(ADDRESS_MIN))
@@ -121,7 +121,7 @@ impl Default for Retention {
 pub struct Config {
     /// Listening address of SMTP.
     pub smtp: SocketAddr,
-    /// Listening address of SMTP under TLS from the first byte.
+    /// Listening address of SMTP with implicit TLS (TLS from the first byte).
     pub smtps: Option<SocketAddr>,
     /// Listening address of LMTP (RFC 2033).
     pub lmtp: Option<SocketAddr>,
@@ -132,13 +132,13 @@ pub struct Config {
     pub proxy_protocol: bool,
     /// Memory budget for clients, shared by all servers of the process; `None`: each limit applies by itself.
     pub client_budget: Option<Arc<ClientBudget>>,
-    /// Processors, with one loop each; empty: all that the process may use.
+    /// Processors to run on, with one event loop each; empty: all processors that the process may use.
     pub cores: Vec<usize>,
     /// Storage of mails.
     pub store: Store,
     /// Size of the store; when it is full, the oldest mails are dropped. At least [`STORE_BYTES_MIN`].
     pub store_bytes: u64,
-    /// Memory for the index of mails and inboxes, of all cores together, in bytes; when it is full, the
+    /// Memory for the index of mails and inboxes, in bytes, for all cores together; when it is full, the
     /// oldest mails are dropped. 0 means 1/22 of the store, clamped to [`INDEX_BYTES_MIN`] and
     /// [`INDEX_BYTES_DEFAULT_MAX`].
     pub index_bytes_max: u64,
@@ -150,7 +150,7 @@ pub struct Config {
     pub share_bodies: bool,
     /// Name of this server in greetings and Received fields.
     pub name: String,
-    /// Domain of addresses without one, in lower case.
+    /// Domain assumed for addresses without one, in lower case.
     pub default_domain: String,
     /// Domains for which mail is accepted, in lower case; empty: all.
     pub domains: Vec<String>,
@@ -174,7 +174,7 @@ const INDEX_SHARE: u64 = 22;
 pub const STORE_BYTES_MIN: u64 = 128 << 20;
 
 impl Config {
-    /// Memory that the index may take, of all cores together.
+    /// Memory that the index may take, for all cores together.
     #[must_use]
     pub fn index_bytes(&self) -> u64 {
         match self.index_bytes_max {

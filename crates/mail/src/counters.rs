@@ -1,8 +1,8 @@
-//! Counters of receiving. Each limit has a counter of how often it is hit, and each kind of refusal for abuse
-//! its own.
+//! Counters for receiving mail. Each limit has a counter of how often it is hit, and each kind of abuse
+//! refusal has its own counter.
 
 engine::counters! {
-    /// Counters and gauges of receiving, one row per core.
+    /// Counters and gauges for receiving mail, one row per core.
     pub enum Counter {
         Connections => Gauge, "mail_connections", None, "Open SMTP and LMTP connections.";
         Accepted => Counter, "mail_connections_accepted", None, "Connections accepted.";

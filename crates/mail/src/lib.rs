@@ -1,4 +1,4 @@
-//! Disposable mail: received by SMTP, read on pages and by APIs.
+//! Disposable mail: received over SMTP, read on web pages and through APIs.
 //!
 //! ```text
 //!  peers ──SMTP, LMTP──▶ smtp: session ──▶ core: log (one record per mail) ──▶ 250 once it is kept

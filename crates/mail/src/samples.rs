@@ -1,4 +1,4 @@
-//! A realistic set of sample mails, so that a newcomer sees at once what an inbox looks like.
+//! A realistic set of sample mails, so that a newcomer sees immediately what an inbox looks like.
 //!
 //! Each sample shows something that mail programs get wrong: a newsletter with remote and inline images, a
 //! one-time code, an attachment, Japanese in its old charset, right-to-left text, an invitation, and a mail

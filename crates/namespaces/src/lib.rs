@@ -1,8 +1,8 @@
 //! Private network namespaces: tests and instruments that run in one do not touch the host's network.
 //!
-//! Each namespace is held by a child process that ends when this process does (its standard input closes);
-//! the kernel then removes its interfaces and shapers. A thread that is moved into a namespace creates its
-//! sockets, and starts its programs, there (setns(2)).
+//! Each namespace is kept alive by a child process that ends when this process does (its standard input
+//! closes); the kernel then removes its interfaces and shapers. A thread that is moved into a namespace
+//! creates its sockets, and starts its programs, there (setns(2)).
 
 use std::{
     fs::File,
@@ -36,7 +36,7 @@ impl Namespace {
             .map_err(|error| format!("unshare: {error} (on Debian: apt-get install util-linux)"))?;
         let mut word = String::new();
         if let Some(out) = keeper.stdout.take() {
-            // If the line cannot be read, `word` lacks it, and the check below reports that.
+            // If the line cannot be read, `word` does not contain it, and the check below reports that.
             let _ = BufReader::new(out).read_line(&mut word);
         }
         if word.trim() != "ready" {
@@ -58,7 +58,8 @@ impl Namespace {
         }
     }
 
-    /// Returns the id of the process that holds the namespace, which `ip link … netns NUMBER` accepts.
+    /// Returns the id of the process that keeps the namespace alive; `ip link … netns NUMBER` accepts this
+    /// id.
     #[must_use]
     pub fn keeper(&self) -> u32 {
         self.keeper.id()

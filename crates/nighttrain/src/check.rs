@@ -1,7 +1,7 @@
-//! `nighttrain check`: finds everything that a start would refuse, or would warn of.
+//! `nighttrain check`: finds everything that would make a start fail or log a warning.
 //!
-//! Files that a configuration names are read as a start reads them; nothing is written or bound, and no
-//! server is queried.
+//! Files that a configuration names are read as at startup; nothing is written or bound, and no server is
+//! queried.
 
 use std::{
     path::Path,
@@ -51,8 +51,7 @@ pub(crate) fn check_nats(path: &Path) -> Result<String, Failure> {
     append_memory_sum(lines, in_force, ServerSet::FEED)
 }
 
-/// Checks everything that these servers read at their start. Adds the warnings and the memory sum to the
-/// lines.
+/// Checks everything that these servers read at startup. Adds the warnings and the memory sum to the lines.
 fn append_memory_sum(
     mut lines: Vec<String>,
     ActiveSettings { settings, .. }: ActiveSettings,
@@ -136,7 +135,7 @@ fn check_admin(settings: &Settings, faults: &mut Vec<Fault>) {
     }
 }
 
-/// Checks that the directories exist for the files that a start creates.
+/// Checks that the directories exist in which a start would create files.
 fn check_places(settings: &Settings, servers: ServerSet, faults: &mut Vec<Fault>) {
     let of_mail = match &settings.mail.store {
         Some(Store::File(path)) if servers.mail => Some(path),
@@ -162,7 +161,7 @@ fn check_places(settings: &Settings, servers: ServerSet, faults: &mut Vec<Fault>
     }
 }
 
-/// Reads the certificate that a server would present under TLS.
+/// Reads the certificate that a server would present over TLS.
 fn check_shown(
     place: &str,
     shown: Option<CertificateSource>,

@@ -7,11 +7,11 @@ use std::{fmt, process::ExitCode};
 pub(crate) enum Failure {
     /// The command could not do its task (exit code 1).
     Failed(String),
-    /// The arguments are wrong (exit code 2, as clap's own).
+    /// The arguments are wrong (exit code 2, like clap's own errors).
     Usage(String),
     /// The configuration is wrong (exit code 3): one entry for each fault.
     Configuration(Vec<Fault>),
-    /// The command could not do its task, and its caller expects an exit code of another convention
+    /// The command could not do its task, and its caller expects an exit code defined by another convention
     /// (`sysexits.h`).
     As(u8, String),
 }
@@ -19,7 +19,7 @@ pub(crate) enum Failure {
 /// A fault of the configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fault {
-    /// Place of the fault: `nighttrain.toml:3:10`, or the name of an environment variable or a flag.
+    /// Location of the fault: `nighttrain.toml:3:10`, or the name of an environment variable or a flag.
     pub place: String,
     /// Description of the fault and of a correct value.
     pub message: String,

@@ -4,9 +4,9 @@
 //!                                          ┌── crates cache, feed, mail: pinned loops ◀── clients
 //! flags, environment, file ──▶ Settings ───┤        ▲ snapshot, purge, drain
 //!                                          └── admin thread (axum) ◀── nighttrain stat, log, purge, explain, objects, origins; Prometheus
-//! main thread: signals, the line of what was saved
+//! main thread: signals, the periodic report of savings
 //! ```
-//! Nothing here is on a request's path.
+//! No code in this crate runs on a request's path.
 #![allow(
     clippy::disallowed_methods,
     reason = "the program reads the clock and waits; its threads are no loops"

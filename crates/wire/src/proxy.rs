@@ -17,7 +17,8 @@ pub enum Header {
         bytes: usize,
         /// Address of the client; `None` if the proxy connects on its own behalf.
         peer: Option<SocketAddr>,
-        /// True if the client used TLS, which ended at the proxy (version 2's extension `PP2_TYPE_SSL`).
+        /// True if the client used TLS, which was terminated at the proxy (version 2's extension
+        /// `PP2_TYPE_SSL`).
         is_secured: bool,
     },
     /// The header is incomplete; all bytes so far belong to it.
@@ -31,8 +32,8 @@ const V1_BEGIN: &[u8] = b"PROXY ";
 /// Prefix of a version 2 header.
 const V2_BEGIN: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 
-/// Extension of version 2 that describes TLS between client and proxy; `PP2_CLIENT_SSL` is its bit for a
-/// client on TLS.
+/// Extension of version 2 that describes TLS between client and proxy; `PP2_CLIENT_SSL` is its flag bit for a
+/// client that uses TLS.
 const PP2_TYPE_SSL: u8 = 0x20;
 const PP2_CLIENT_SSL: u8 = 0x01;
 

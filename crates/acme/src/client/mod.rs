@@ -187,8 +187,8 @@ struct RenewalTask {
     sharing: Option<AuthorityShare>,
     /// The lease for ordering certificates, while this instance holds it.
     turn: Option<Box<dyn Any + Send>>,
-    /// True if the account's files have been merged with the cluster's, since the files' last change and
-    /// under the present lease.
+    /// True if the account's files have been merged with the cluster's since they last changed and since this
+    /// instance took its present lease.
     has_met_account: bool,
     /// Reason why a due order was not made in this round.
     waits: Option<ShareError>,
@@ -319,7 +319,7 @@ impl RenewalTask {
         let by = by.or(self.config.challenges.first().copied()).unwrap_or(Challenge::Http01);
         if let Some(kept) = entry.kept.order.clone() {
             match orders.finish(&kept, &entry.names, by, &mut entry.open).await {
-                // A 404 means that the CA has lost the order; that does not count as a failure of the name.
+                // A 404 means that the CA has lost the order; that does not count as a failure for the name.
                 Err(failure) if failure.is_final && self.http.heard().status() == 404 => {
                     entry.kept.order = None
                 }

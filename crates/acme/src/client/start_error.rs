@@ -1,4 +1,4 @@
-//! Reasons why automatic certificates cannot start.
+//! Reasons why the renewal of certificates cannot start.
 
 use crate::{ADDRESSES_MAX, NAMES_MAX, Name, files::FilesError, share::ShareError};
 use engine::tls::TlsError;

@@ -11,7 +11,7 @@ use crate::{
     share::ShareError,
 };
 
-/// Delay before the cluster is asked again, while another instance is ordering or the cluster is unreachable.
+/// Delay before the next attempt, while another instance is ordering or the cluster is unreachable.
 pub(super) const ASK_OTHERS_AGAIN: Duration = Duration::from_secs(2);
 
 impl RenewalTask {
@@ -35,7 +35,8 @@ impl RenewalTask {
         if self.sharing.is_none() || !(self.entries[at].is_to_meet || is_due(self)) {
             return true;
         }
-        // A busy or unreachable cluster is not asked again for each certificate.
+        // If the cluster is busy or unreachable, it is not tried again for the other certificates in this
+        // round.
         if self.waits.is_some() {
             return false;
         }
@@ -111,7 +112,7 @@ impl RenewalTask {
         Ok(())
     }
 
-    /// Publishes the files that the cluster lacks, under the lease.
+    /// Publishes the files that the cluster lacks, while this instance holds the lease.
     fn give(&mut self, met: &[(Merge, &str)]) -> Result<(), ShareError> {
         for (_, file) in met.iter().filter(|(met, _)| *met == Merge::OursIsToBeShared) {
             self.take_turn()?;

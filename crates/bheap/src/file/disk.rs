@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 /// A fixed number of bytes, some of which have reached a disk.
 ///
 /// Bytes stored through [`Disk::bytes_mut`] may reach the disk at any time and in any order; after
-/// [`Disk::sync`] all of them have. The tests' disk loses everything else.
+/// [`Disk::sync`] all of them have. The simulated disk in the tests may lose everything else.
 pub trait Disk {
     /// Returns the path, for messages.
     fn path(&self) -> &Path;

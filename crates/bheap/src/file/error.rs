@@ -1,20 +1,20 @@
-//! Error of a queue file: one type with the position, the value found and the expected one.
+//! Error type for queue files, with the position, the value found and the value expected.
 
 use std::path::{Path, PathBuf};
 use std::string::String;
 
-/// Error of creating, opening or checkpointing a queue file.
+/// Error when a queue file is created, opened or checkpointed.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {fault}", path.display())]
 pub struct FileError {
     /// Path of the file.
     pub path: PathBuf,
-    /// Fault of the file.
+    /// Reason for the error.
     #[source]
     pub fault: Fault,
 }
 
-/// Fault of a queue file.
+/// Fault in a queue file, or in an operation on it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {

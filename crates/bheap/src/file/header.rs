@@ -121,7 +121,7 @@ impl Shape {
     }
 }
 
-/// A shape, and the last state in which the file was complete.
+/// A file's shape, and its last complete state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) shape: Shape,

@@ -37,7 +37,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Bit that selects the block's image.
 const IMAGE: u8 = 1;
-/// Bit of a block changed since the last checkpoint: no checkpoint needs its present copy.
+/// Bit that is set for a block changed since the last checkpoint: no checkpoint needs its present copy.
 const CHANGED: u8 = 2;
 
 /// Minimum and maximum number of blocks that are reserved at a time; between them, a quarter of the blocks
@@ -276,7 +276,7 @@ impl<D: Disk> Images<D> {
             return Err(self.fault(Fault::Failed));
         }
         // The flag stays set on failure: after a failed sync it is unknown which pages reached the disk, and
-        // a retry would not tell (the kernel may have marked them clean).
+        // a retry would not reveal it (the kernel may have marked them clean).
         self.failed = true;
         self.write_checkpoint(len).map_err(|fault| self.fault(fault))?;
         self.failed = false;

@@ -102,7 +102,8 @@ impl Item for (u64, u64) {
 
 /// A key that a queue with handles can keep in a file: four more bytes hold its slot's number.
 pub trait Key: Item {
-    /// Type of an entry's bytes: a power of two, at least four more than the key's.
+    /// Type of an entry's bytes. Their number is a power of two, and at least four more than that of the
+    /// key's bytes.
     type Entry: ByteArray;
 }
 

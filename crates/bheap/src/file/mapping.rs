@@ -18,8 +18,8 @@ use std::io;
 /// A whole file, mapped for reading and writing; byte 0 is at a page boundary of the caller's page size.
 #[derive(Debug)]
 pub(super) struct Mapping {
-    /// Address of byte 0. Invariant: `bytes` bytes from here are mapped, shared with the file, until the
-    /// drop.
+    /// Address of byte 0. Invariant: `bytes` bytes from here are mapped, shared with the file, until this is
+    /// dropped.
     base: NonNull<u8>,
     bytes: usize,
     /// Start of the address space reserved around the mapping. Invariant: it contains the mapping.
@@ -40,8 +40,8 @@ impl Mapping {
             return Err(short());
         }
         let reserved_bytes = bytes.checked_add(align).ok_or_else(short)?;
-        // SAFETY: a fresh range chosen by the kernel replaces nothing; without access and without memory it
-        // only keeps the addresses.
+        // SAFETY: a fresh range chosen by the kernel replaces nothing; a mapping without access rights and
+        // without memory only reserves the addresses.
         let reserved = unsafe {
             mmap_anonymous(
                 core::ptr::null_mut(),
@@ -115,8 +115,8 @@ impl Drop for Mapping {
 /// Views bytes as the stored item that they encode.
 #[inline]
 pub(super) fn stored<T: Item>(bytes: &T::Bytes) -> &StoredItem<T> {
-    // SAFETY: `StoredItem<T>` is `repr(transparent)` over `T::Bytes`, so both have one size, alignment and set of
-    // valid values; the lifetime is kept by the signature.
+    // SAFETY: `StoredItem<T>` is `repr(transparent)` over `T::Bytes`, so both have the same size, alignment
+    // and set of valid values; the lifetime is kept by the signature.
     unsafe { &*core::ptr::from_ref(bytes).cast::<StoredItem<T>>() }
 }
 

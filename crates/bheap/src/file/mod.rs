@@ -215,7 +215,7 @@ impl<T: Item, L: FileLayout> FileHeap<T, L> {
         }
     }
 
-    /// Adds all of `items` at once, in O(n), where n is the number of items then in the queue.
+    /// Adds all of `items` at once, in O(n), where n is the number of items in the queue afterwards.
     ///
     /// # Errors
     /// Returns a [`PushError`] with the first item for which there is no room; the items before it are in the
@@ -247,7 +247,7 @@ impl<T: Item, L: FileLayout> FileHeap<T, L> {
         self.heap.pop().map(|stored| stored.item())
     }
 
-    /// Replaces the smallest item by another and returns the smallest; needs no additional room.
+    /// Replaces the smallest item with another and returns the item replaced; needs no additional room.
     ///
     /// # Errors
     /// Returns `item` itself if the queue is empty; nothing is added.

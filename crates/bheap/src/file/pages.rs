@@ -26,15 +26,15 @@ const ROOT: u32 = 0;
 /// follow.
 const STATE_HEAD: usize = 8;
 
-/// Number of pages kept free for the state, besides those for block numbers: for lists with their samples,
-/// the front, the small heap.
+/// Number of pages kept free for the state, in addition to those for block numbers: for the lists with their
+/// samples, the front and the small heap.
 const STATE_PAGES: usize = 256;
 
 /// Blocks of items in a file.
 #[derive(Debug)]
 pub struct Pages<T: Item, D: Disk> {
     images: Images<D>,
-    /// Next page in its list, for each page in use or free.
+    /// For each page, in use or free, the next page in its list.
     links: Vec<u32>,
     free: Vec<u32>,
     /// Pages of the state after the root.
@@ -220,7 +220,7 @@ impl<T: Item, D: Disk> Pages<T, D> {
         wanted.saturating_sub(self.state.len())
     }
 
-    /// Returns whether `pages` pages are free or can be added, besides those for the state.
+    /// Returns whether `pages` pages are free or can be added, in addition to those for the state.
     fn make_room(&mut self, pages: usize) -> bool {
         let more = pages.saturating_sub(self.free.len());
         if more == 0 {

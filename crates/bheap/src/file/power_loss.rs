@@ -1,4 +1,4 @@
-//! Power failures at any moment, on a disk that distinguishes written from durable bytes.
+//! Tests with power failures at any moment, on a disk that distinguishes written from durable bytes.
 //!
 //! The disk keeps two copies: the one that the program sees, and the one that would be found after a failure.
 //! At any time it may copy pieces of the first to the second, in any order and torn at any eighth byte, as a

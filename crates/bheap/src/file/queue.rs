@@ -40,15 +40,15 @@ pub(super) fn shape<T: Item>(layout: u32, capacity: usize) -> Result<Shape, Faul
 
 /// A [`PageQueue`] in a file: few pages are touched for each item, and a checkpoint makes changes durable.
 ///
-/// The operations are those of [`crate::PriorityQueue`], with disk errors, except for `pop_push`: that would be
-/// a `pop` and then a `push`, and the `push` may be refused.
+/// The operations are those of [`crate::PriorityQueue`], but may return disk errors. `pop_push` is missing:
+/// it would be a `pop` and then a `push`, and the `push` may be refused.
 #[derive(Debug)]
 pub struct FileQueue<T: Item, D: Disk = MappedFile> {
     queue: PageQueue<StoredItem<T>, Pages<T, D>>,
 }
 
 impl<T: Item> FileQueue<T> {
-    /// Creates an empty queue with room for `capacity` items (or some more) in a new file at `path`.
+    /// Creates an empty queue with room for at least `capacity` items in a new file at `path`.
     ///
     /// Room on the disk is reserved as the queue grows.
     ///

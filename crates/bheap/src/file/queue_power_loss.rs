@@ -1,5 +1,5 @@
-//! Power failures and process deaths at any moment, for the page queues: on the disk of
-//! [`super::power_loss`], many times.
+//! Tests of the page queues with power failures and process deaths at any moment, repeated many times on the
+//! disk of [`super::power_loss`].
 
 use super::power_loss::{Faulty, Random};
 use super::{Disk, FileError, FileQueue, FileTimers};
@@ -162,8 +162,8 @@ impl Life for Handles {
     }
 }
 
-/// Numbers of failures: between checkpoints; during a checkpoint that the next opening did not find, or
-/// found; during an opening.
+/// Numbers of failures: between checkpoints; during a checkpoint that the next opening did not find; during
+/// one that it found; during an opening.
 #[derive(Debug, Default)]
 struct Outcome {
     between: u32,

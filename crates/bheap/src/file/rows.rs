@@ -1,4 +1,4 @@
-//! Rows of items in a file, the storage interface of every heap of this crate.
+//! File-backed `Rows`, the storage interface of every heap in this crate.
 
 use super::disk::{Disk, MappedFile};
 use super::error::{Fault, FileError};
@@ -13,8 +13,8 @@ use std::path::Path;
 
 /// An array of items in a file; the [module](super) describes which changes are durable when.
 ///
-/// After a failed checkpoint it is empty and refuses items: the state on disk is known only when the file is
-/// opened again.
+/// After a failed checkpoint the array is empty and refuses items: the state on disk is known only when the
+/// file is opened again.
 #[derive(Debug)]
 pub struct FileRows<T: Item, D: Disk = MappedFile> {
     images: Images<D>,

@@ -14,7 +14,7 @@ use std::hash::RandomState;
 use std::path::Path;
 use std::vec::Vec;
 
-/// Bit of a queue's number that is set in handles of queues in files, and in no others.
+/// Bit of a queue number that is set only for queues in files.
 const IN_FILE: u32 = 1 << 31;
 
 /// Returns a random number that identifies a file; two files of a process have the same number with a
@@ -23,11 +23,11 @@ fn file_number() -> u32 {
     RandomState::new().build_hasher().finish() as u32 | IN_FILE
 }
 
-/// Error of an update; the item keeps its old key.
+/// Error from an update; the item keeps its old key.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UpdateError {
-    /// The handle's item has left, or the handle belongs to another queue.
+    /// The handle's item has left the queue, or the handle belongs to another queue.
     #[error(transparent)]
     Stale(#[from] StaleHandle),
     /// There is no room for the new key in addition to the old one.
@@ -47,7 +47,7 @@ pub struct FileTimers<K: Key, D: Disk = MappedFile> {
 }
 
 impl<K: Key> FileTimers<K> {
-    /// Creates an empty queue with room for `capacity` keys (or some more) in a new file at `path`.
+    /// Creates an empty queue with room for at least `capacity` keys in a new file at `path`.
     ///
     /// Room on the disk is reserved as the queue grows.
     ///

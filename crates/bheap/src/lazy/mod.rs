@@ -11,17 +11,17 @@
 //! entry has left, so that it always describes that entry.
 //!
 //! *Garbage.* Each removal also sweeps one block, so that a pass over all n entries ends after about n /
-//! (entries per block) removals: the removed entries amount to at most about two passes, a small part of the
-//! whole.
+//! (entries per block) removals: the removed entries that are still queued are at most those of about two
+//! passes, a small fraction of all entries.
 //!
-//! *No operation is long.* If a caller removed the smallest hundred thousand entries, the nearest last, a
-//! later search for the smallest would have to skip them all. The window therefore always has at least as
-//! many entries as the page queue has removed ones (or the page queue is empty). An operation takes at most
-//! one entry from the window, or removes one behind it; then *one* entry is taken from the page queue: if it
-//! is live, the window grows by one; if not, there is one removed entry less. Either restores the inequality.
-//! Each operation thus performs at most one operation on the page queue, and the smallest entry is the first
-//! of the window, or, with no removed entries, the first of the page queue. While nothing is removed the
-//! window is empty and costs nothing.
+//! *No operation is long.* If a caller removed the smallest hundred thousand entries, the very smallest of
+//! them last, a later search for the smallest would have to skip them all. The window therefore always has at
+//! least as many entries as the page queue has removed ones (or the page queue is empty). An operation takes
+//! at most one entry from the window, or removes one that comes after the window; then *one* entry is taken
+//! from the page queue: if it is live, the window grows by one; if not, there is one removed entry fewer.
+//! Either restores the inequality. Each operation thus performs at most one operation on the page queue, and
+//! the smallest entry is the first of the window, or, with no removed entries, the first of the page queue.
+//! While nothing is removed the window is empty and costs nothing.
 //!
 //! (The window is a tree whose nodes are allocated; nothing is allocated until something is removed.)
 
@@ -48,7 +48,7 @@ const WINDOW_SPARE: usize = 64;
 
 /// An entry of the page queue: a key and its slot. Only the key is compared.
 pub trait QueueEntry<K>: Ord + Copy {
-    /// Creates the entry of a key.
+    /// Creates the entry for a key.
     fn new(key: K, slot: u32) -> Self;
     /// Returns the entry's key.
     fn key(&self) -> K;
@@ -395,7 +395,8 @@ impl<K: Ord + Copy, B: Blocks<Entry<K>>> HandleQueue<K> for LazyQueue<K, B> {
     }
 }
 
-/// Guard of an entry moved from the page queue to the window: it returns if a comparison panics.
+/// Guard of an entry moved from the page queue to the window: the guard puts the entry back if a comparison
+/// panics.
 struct EntryGuard<'a, B: Blocks<E>, E: Ord + Copy> {
     queue: &'a mut PageQueue<E, B>,
     entry: Option<E>,
@@ -426,8 +427,8 @@ impl<K: Ord + Copy, B: Blocks<E>, E: QueueEntry<K>> Drop for Arrival<'_, K, B, E
     }
 }
 
-/// Guard of the window's largest entry while it returns: the entry leaves the window once it is stored in the
-/// page queue.
+/// Guard of the window's largest entry while it is returned to the page queue: the entry leaves the window
+/// once it is stored there.
 struct Trim<'a, K: Ord + Copy, B: Blocks<E>, E: QueueEntry<K>> {
     lazy: &'a mut LazyQueue<K, B, E>,
     slot: u32,

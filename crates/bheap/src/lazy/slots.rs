@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   bits 31–30   00 free │ 01 removed, its entry still queued │ 10 live, queued │ 11 live, in the window
-//!   bits 29–0    the generation; in the window, the number of the record that has it
+//!   bits 29–0    the generation; in the window, the number of the record that holds it
 //! ```
 
 use alloc::boxed::Box;
@@ -11,10 +11,10 @@ use alloc::vec::Vec;
 /// Number of slots in a part of the table; parts never move, so that no operation copies the table.
 pub(super) const PART: usize = 1 << 10;
 
-/// Upper bound of the number of slots, so that a record's number fits in one.
+/// Upper bound for the number of slots, so that a record's number fits into a slot.
 pub(super) const SLOTS_MAX: usize = 1 << 30;
 
-/// Upper bound of generations and of record numbers.
+/// Upper bound for generations and for record numbers.
 pub(super) const GENERATIONS: u32 = 1 << 30;
 
 const KIND: u32 = 0b11 << 30;

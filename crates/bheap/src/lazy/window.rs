@@ -29,7 +29,7 @@ impl<K: Ord> Ord for Place<K> {
     }
 }
 
-/// Data of a windowed entry that does not fit its slot.
+/// Data of an entry in the window that does not fit into its slot.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Record<K> {
     pub(super) key: K,

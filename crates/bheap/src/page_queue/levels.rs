@@ -33,7 +33,7 @@ pub(crate) struct Level<T> {
     pub(crate) children: Vec<Child<T>>,
     /// Key around which `source` is divided three ways, if most of its items equal that key.
     pub(crate) around: Option<T>,
-    /// True once steps have begun that end with opening the first child as a level.
+    /// True once the steps that end with the first child becoming a level of its own have begun.
     pub(crate) opening: bool,
 }
 
@@ -231,7 +231,7 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
         level.log.uniform = false;
     }
 
-    /// Chooses children for a level without any, from its log's sample; the log becomes the source.
+    /// Chooses children for a level that has none, from its log's sample; the log becomes the source.
     fn divide(&mut self, at: usize) {
         let lo = self.bounds[at];
         let fan_out = self.fan_out;
@@ -456,8 +456,8 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
         self.join_children(at - 1);
     }
 
-    /// Joins the two neighbouring children that are smallest together, if there are many. At most one pair
-    /// for each joining of levels, because it may move a block's items.
+    /// Joins the two neighbouring children whose total size is smallest, if there are many children. At most
+    /// one pair is joined per call, because joining may move a block's items.
     fn join_children(&mut self, at: usize) {
         let children = &mut self.levels[at].children;
         if children.len() <= 2 * self.fan_out + 4 {

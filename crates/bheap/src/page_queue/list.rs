@@ -16,8 +16,8 @@ const SAMPLE: usize = 32;
 pub(crate) struct List<T> {
     head: u32,
     last: u32,
-    /// Number of items in the head block. Invariant: `fill == 0` exactly if the list is empty; every other
-    /// block is full.
+    /// Number of items in the head block. Invariant: `fill == 0` if and only if the list is empty; every
+    /// other block is full.
     fill: usize,
     len: usize,
     blocks: usize,
@@ -240,7 +240,7 @@ impl<T: Copy> List<T> {
         (self.sweep_at, if self.sweep_at == self.head { self.fill } else { block_items })
     }
 
-    /// Replaces the last `gone` items of a block, which were removed, by the newest items of the list.
+    /// Replaces the last `gone` items of a block, which were removed, with the newest items of the list.
     pub(crate) fn fill_up(&mut self, store: &mut impl Blocks<T>, block: u32, kept: usize, gone: usize) {
         if block == self.head {
             self.forget(store, gone);
@@ -303,7 +303,7 @@ impl<T: Copy> List<T> {
         store: &mut impl Blocks<T>,
     ) -> Option<Self> {
         let block_items = store.block_items();
-        // A non-empty list must have a sample, by which it is divided.
+        // A non-empty list must have a sample, which is used to divide it.
         if chain.len() != len.div_ceil(block_items) || sample.is_empty() != (len == 0) {
             return None;
         }
@@ -319,7 +319,7 @@ impl<T: Copy> List<T> {
         Some(list)
     }
 
-    /// Copies the blocks to another store, in which they must have been reserved.
+    /// Copies the blocks to another store, in which room for them must have been reserved.
     pub(crate) fn move_to(&mut self, from: &impl Blocks<T>, to: &mut impl Blocks<T>) {
         let (mut block, mut fill) = (self.head, self.fill);
         let mut above = NO_BLOCK;

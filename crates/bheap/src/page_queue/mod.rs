@@ -74,8 +74,8 @@ pub struct PageQueue<T, B = Arena<T>> {
     /// Number of operations until the levels are examined again.
     rest: usize,
     fan_out: usize,
-    /// Length in blocks from which a log is distributed among its level's children, even if no child is
-    /// needed yet.
+    /// Length in blocks at which a log is distributed among its level's children, even if no child is needed
+    /// yet.
     log_blocks_max: usize,
     /// Number of levels, from the top, to which new items are appended directly; items for lower levels wait
     /// in the small heap.
@@ -99,7 +99,7 @@ impl<T: Ord + Copy> PageQueue<T> {
         Self::with_memory(page_bytes, 64)
     }
 
-    /// Creates an empty queue that works well in a memory of about `pages` pages or more: it writes to about
+    /// Creates an empty queue that works well with about `pages` pages of memory or more: it writes to about
     /// a quarter of those pages at a time.
     ///
     /// # Errors
@@ -110,8 +110,8 @@ impl<T: Ord + Copy> PageQueue<T> {
 }
 
 impl<T: Ord + Copy> PageQueue<T> {
-    /// Frees the memory of empty blocks by copying the others: O(n), and meanwhile up to twice the memory.
-    /// Otherwise, as with a `Vec`, memory that was once used stays for reuse.
+    /// Frees the memory of empty blocks by copying the others, in O(n); the copy temporarily needs up to
+    /// twice the memory. Otherwise, as with a `Vec`, memory that was once used stays for reuse.
     pub fn shrink_to_fit(&mut self) {
         let mut store = self.store.empty_like();
         let lists = |level: &Level<T>| {
@@ -132,8 +132,8 @@ impl<T: Ord + Copy> PageQueue<T> {
         self.near.shrink_to_fit();
     }
 
-    /// Returns the bytes in use: blocks (including those waiting for reuse), the front, the small heap, lists
-    /// with their samples.
+    /// Returns the bytes in use: blocks (including those waiting for reuse), the front, the small heap, and
+    /// the lists with their samples.
     #[must_use]
     pub fn bytes(&self) -> usize {
         let near = self.near.front.capacity() + self.near.heap.capacity() + self.scratch.capacity();
@@ -163,7 +163,7 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
         }
     }
 
-    /// Adds many items at once, in O(n): no item is compared before that is necessary.
+    /// Adds many items at once, in O(n): no item is compared earlier than necessary.
     ///
     /// # Errors
     /// [`Full`] with the number of items if there is no room for all of them; none has been added.
@@ -320,7 +320,8 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
         Some(item)
     }
 
-    /// Returns whether there is room for one more item of any key. If so, it is not refused.
+    /// Returns whether there is room for one more item, whatever its key. If so, the next push is not
+    /// refused.
     pub fn has_room(&mut self) -> bool {
         if self.levels.is_empty() && !self.near.is_full() {
             return true;
@@ -397,7 +398,8 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
     }
 }
 
-/// Guard of an item being popped: it returns to the small heap if a comparison panics in the meantime.
+/// Guard of an item being popped: the guard returns the item to the small heap if a comparison panics in the
+/// meantime.
 struct PopGuard<'a, T: Ord + Copy, B: Blocks<T>> {
     queue: &'a mut PageQueue<T, B>,
     item: Option<T>,

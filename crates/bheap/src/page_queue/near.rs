@@ -2,8 +2,8 @@
 //!
 //! No item of the front is above the bound of the lowest level, and while there are levels the front is not
 //! empty: the smaller of the two heads is therefore the smallest item of all. The heap also takes new items
-//! for the lower levels, and passes them on in batches, so that no page for each of their logs need stay in
-//! memory.
+//! for the lower levels, and passes them on in batches, so that it is not necessary to keep a page in memory
+//! for each of their logs.
 //!
 //! ```text
 //!   front   [ larger, unsorted … | sorted, smallest at the end ]     taken from the end
@@ -70,7 +70,8 @@ impl<T: Ord + Copy> NearHeap<T> {
         if from_heap { self.pop_heap(store) } else { self.pop_front(store) }
     }
 
-    /// Returns whether the next item to leave the front is the last sorted one: removing it sorts more.
+    /// Returns whether the next item to leave the front is the last sorted one: removing it causes more items
+    /// to be sorted.
     pub(crate) fn is_about_to_sort(&self) -> bool {
         self.front.len() == self.sorted_from + 1 && self.sorted_from > 0
     }
@@ -282,7 +283,7 @@ fn sift_down<T: Ord + Copy>(items: &mut [T], at: usize, store: &impl Blocks<T>) 
     hole.rise(at, store);
 }
 
-/// Guard of an item being popped: it returns to the heap if a comparison panics.
+/// Guard of an item being popped: the guard returns the item to the heap if a comparison panics.
 struct PopGuard<'a, T: Ord + Copy> {
     near: &'a mut NearHeap<T>,
     item: Option<T>,

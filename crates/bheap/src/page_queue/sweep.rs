@@ -26,7 +26,8 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
 
     /// Performs one step if one is due.
     pub(crate) fn prepare_sweep(&mut self) {
-        // A sweep removes up to a block from before a level at once, so steps begin earlier by as much.
+        // A sweep may remove up to a block of items that precede a level at once, so steps begin earlier by
+        // that many.
         self.margin = levels::MARGIN + self.store.block_items();
         self.tend();
     }

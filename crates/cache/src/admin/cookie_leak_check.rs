@@ -26,8 +26,8 @@ use crate::{
 /// Maximum number of body bytes that are compared if an answer has no entity tag.
 const COMPARED_BYTES_MAX: u64 = 64 << 10;
 
-/// Compares an answer that was fetched for a visitor with a cookie and then shared with the previous answer
-/// at that address. Runs on the owner's core, after the answer was stored under this hash and key.
+/// Compares an answer that was fetched for a visitor with a cookie, and then shared, with the previous answer
+/// for the same address. Runs on the owner's core, after the answer was stored under this hash and key.
 pub(crate) fn compare(core: &Core, request: &Request, hash: Hash, key: &[u8]) {
     let head = request.head();
     let Some(cookie) = head.known(KnownHeader::Cookie).map(|cookie| core.store.hash(cookie)) else { return };

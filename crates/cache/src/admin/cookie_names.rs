@@ -32,7 +32,7 @@ const NAME_BYTES_MAX: usize = 64;
 /// The log lists a cookie if at least one in `SHOWN_OF` counted requests carries it.
 const SHOWN_OF: u64 = 10;
 
-/// Counts of cookie names, by the hosts of a site. Each core has its own table.
+/// Counts of cookie names per site, keyed by the site's hosts. Each core has its own table.
 #[derive(Default)]
 pub(crate) struct CookieNames(HashMap<Box<str>, Names>);
 

@@ -1,4 +1,4 @@
-//! The last answers that visitors with cookies got at some addresses, kept to compare them with the next
+//! The last answers that visitors with cookies received for some addresses, kept for comparison with the next
 //! answer ([`cookie_leak_check`](crate::admin::cookie_leak_check)).
 
 use std::collections::HashMap;
@@ -11,7 +11,7 @@ const KEPT_S: u32 = 600;
 /// edited page.
 const DIFFERENCES: u8 = 2;
 
-/// The answer that the last visitor with a cookie got at an address.
+/// The answer that the last visitor with a cookie received for an address.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sample {
     /// Hash of the visitor's `Cookie` field.

@@ -22,7 +22,7 @@ pub struct RequestOf {
     pub headers: Vec<String>,
 }
 
-/// Reason why there is no explanation.
+/// Reason why an explanation cannot be given.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ExplainError {
     /// The text is not a URL of this accelerator.
@@ -36,7 +36,7 @@ pub enum ExplainError {
     Refused {
         /// The status of the answer.
         status: u16,
-        /// Fault of the request.
+        /// Reason for the refusal.
         why: String,
     },
     /// The core that owns the key did not answer in time.
@@ -44,16 +44,16 @@ pub enum ExplainError {
     NoAnswer,
 }
 
-/// A number or a text of a step, for programs.
+/// A number or text that belongs to a step, in a form for programs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Figure {
     /// A number; the name of the figure contains the unit.
     Number(u64),
-    /// A text.
+    /// A text value.
     Text(String),
 }
 
-/// The decision of one state about a request.
+/// The decision that one state makes about a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
     /// Name of the state: `site`, `recv`, `key`, `owner`, `variant`, `store`, `head`, `purges`, `freshness`,
@@ -76,7 +76,7 @@ impl Step {
         self
     }
 
-    /// Adds a text.
+    /// Adds a text value.
     pub(crate) fn text(&mut self, name: &'static str, text: impl Into<String>) -> &mut Self {
         self.figures.push((name, Figure::Text(text.into())));
         self

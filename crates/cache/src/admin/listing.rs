@@ -4,8 +4,8 @@
 //!  operator's thread ── step ──▶ core 0: examines some hundred objects ── rows, position ──▶ … next step, next core
 //! ```
 //! Expressions have the syntax of bans ([`bans`](crate::purging::bans)). Listing changes nothing and reads
-//! nothing from the file: objects that are only on the file are not listed. *Bounds:* a step examines
-//! [`OBJECTS_A_STEP`] objects plus the rest of an index page; an answer has at most the requested number of
+//! nothing from the file: objects that are only in the file are not listed. *Bounds:* a step examines
+//! [`OBJECTS_A_STEP`] objects plus the rest of an index page; a list has at most the requested number of
 //! rows, at most [`OBJECTS_MAX`](crate::admin::objects::OBJECTS_MAX) rows and [`BYTES_MAX`] bytes, and ends
 //! after [`TIME_MAX`].
 

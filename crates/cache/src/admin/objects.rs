@@ -11,7 +11,7 @@ use crate::purging::bans::Ban;
 /// Maximum number of rows in a list.
 pub const OBJECTS_MAX: usize = 10_000;
 
-/// Reason why there is no list.
+/// Reason why the list cannot be given.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ObjectsError {
     /// The expression is invalid, or tests request fields that are not stored.
@@ -33,7 +33,7 @@ pub struct ObjectSeen {
     pub status: u16,
     /// Content-Type, if the answer has one.
     pub content_type: Option<String>,
-    /// Bytes of the body.
+    /// Length of the body in bytes.
     pub body_bytes: u64,
     /// Age of the answer in seconds.
     pub age_s: u64,

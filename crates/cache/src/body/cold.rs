@@ -1,14 +1,14 @@
-//! Misses that the store's file can answer: a helper reads the object, the owner puts it back into memory,
-//! and every request that waits for the object looks it up again.
+//! Misses that the store's file can answer: a helper reads the object, the owner restores it to memory, and
+//! every request that waits for the object looks it up again.
 //!
 //! ```text
 //!  owner of the key                    helper
-//!  begin: on the file? ─ Extent ─────▶ reads, compares checksums
+//!  begin: in the file? ─ Extent ─────▶ reads, compares checksums
 //!    requests wait in the table    ◀── Block ─▶ restored in memory ─▶ FetchOutcome::Again for all
 //!                                      damaged, refused, too slow ─▶ fetched from the origin instead
 //! ```
-//! Bounds: those of the read pool; [`LARGE_READS_MAX`] for objects that are longer than its buffers. A
-//! refused read is counted by the pool, and only costs a request to the origin.
+//! Bounds: those of the read pool; [`LARGE_READS_MAX`] for objects that are longer than its buffers. The pool
+//! counts a refused read; the only cost is a request to the origin.
 
 use engine::{
     io::{Extent, READ_BYTES_MAX, ReadError},
@@ -23,10 +23,10 @@ use crate::{core::with_core, counters::Counter};
 
 /// Maximum number of large objects that one core reads at once, each on a blocking thread.
 const LARGE_READS_MAX: usize = 4;
-/// Extra bytes of a read to align a record to disk blocks: one block at each end.
+/// Extra bytes that a read needs to align a record to disk blocks: one block at each end.
 const AROUND_BYTES: usize = 8 << 10;
 
-/// Puts the object of a key back into memory, if it can be read.
+/// Restores a key's object to memory, if it can be read.
 pub(crate) async fn restore(hash: Hash, key: &[u8], cold: FileRecord) {
     let Some(payload) = whole(hash, cold).await else { return };
     let Some(image) = Image::parse(&payload) else { return };
@@ -56,7 +56,7 @@ async fn whole(hash: Hash, cold: FileRecord) -> Option<Vec<u8>> {
         Ok(payload) => Some(payload),
         Err(Unread::Damaged) => {
             with_core(|core| {
-                // If the segment was reused during the read, the object is not damaged but evicted.
+                // If the segment was reused during the read, the object was evicted and is not damaged.
                 let log = core.file.as_ref().and_then(|file| file.log.get());
                 if log.is_some_and(|log| log.segment_of(cold.location).is_some()) {
                     core.shard_mut().damaged(hash, cold.location);
@@ -75,7 +75,7 @@ async fn whole(hash: Hash, cold: FileRecord) -> Option<Vec<u8>> {
 pub(crate) enum Unread {
     /// The bytes differ from those that were written, or the disk cannot read them.
     Damaged,
-    /// The read is refused at the moment.
+    /// The read is refused for now.
     Refused,
 }
 

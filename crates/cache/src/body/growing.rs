@@ -28,8 +28,8 @@ pub(crate) const PASSING_CHUNK_BYTES: usize = 64 * 1024;
 /// Maximum number of chunks in memory for a body that is passed through; at this number the fetch waits for
 /// its readers.
 pub(crate) const PASSING_CHUNKS_MAX: usize = 8;
-/// Maximum number of chunks for a passed-through body while the memory budget is scarce: the chunk that the
-/// reader has finished but still holds, and the next one.
+/// Maximum number of chunks for a passed-through body while the memory budget is nearly used up: the chunk
+/// that the reader has finished but still holds, and the next one.
 const PASSING_CHUNKS_MIN: usize = 2;
 /// Size in bytes of a new chunk while the budget for passed-through bodies is nearly used up.
 const SMALL_CHUNK_BYTES: usize = 4 * 1024;
@@ -87,8 +87,8 @@ impl Window {
         Arc::new(Self { alive: AtomicUsize::new(0), freed: Notify::new(), budget: Arc::clone(budget) })
     }
 
-    /// Waits until another chunk may be created. Returns true if it had to wait because the budget is scarce,
-    /// not because readers of this body are slow.
+    /// Waits until another chunk may be created. Returns true if it had to wait because the memory budget is
+    /// nearly used up, not because readers of this body are slow.
     pub(crate) async fn room(&self) -> bool {
         let mut is_narrowed = false;
         loop {
@@ -193,7 +193,7 @@ pub(crate) enum End {
     Open,
     /// The whole body has arrived.
     Whole,
-    /// The origin broke off; the published bytes are only the beginning of the body.
+    /// The origin broke off the transfer; the published bytes are only the beginning of the body.
     Broken,
 }
 
@@ -299,7 +299,7 @@ impl Cursor {
         self.growing.is_event_stream
     }
 
-    /// Advances over chunks that are read to their end; returns true if bytes can be read.
+    /// Skips chunks that have been read completely; returns true if bytes can be read.
     fn settle(&mut self) -> bool {
         loop {
             let published = self.chunk.published.load(Ordering::Acquire) as usize;
@@ -350,7 +350,7 @@ impl Cursor {
         self.chunk.whole().map(|whole| whole.slice(self.at..published))
     }
 
-    /// Returns bytes `from..to` of the unread rest, if they have arrived and are contiguous.
+    /// Returns bytes `from..to` of the unread data, if they have arrived and are contiguous.
     pub(crate) fn whole(&self, from: u64, to: u64) -> Option<Span<'_>> {
         let (from, to) = (usize::try_from(from).ok()?, usize::try_from(to).ok()?);
         let ready = self.ready()?;

@@ -1,14 +1,15 @@
-//! Answers that are too large for memory: stored on the file part by part while they are sent to the client.
+//! Answers that are too large for memory: stored in the file part by part while they are sent to the client.
 //!
 //! ```text
 //!  origin ─▶ window of chunks ─▶ the client that asked                 (other requests are fetched separately meanwhile)
 //!               └─ copied ─▶ one part ─ full ─▶ the log's buffers ─▶ helpers
 //! ```
 //! *Memory:* one part per fetch, on the owner's core. *Bounds:* [`LARGE_FETCHES_MAX`] fetches per core.
-//! *Waits:* the fetch waits for a disk that falls behind. Meanwhile no more is read from the origin, and the
-//! client has the bytes received before. The fetch waits while the disk makes progress ([`STALL_TIME_MAX`]),
-//! and in total no longer than a slow disk needs for the body ([`DISK_BYTES_PER_S_MIN`]). After that the
-//! answer is delivered without being stored, which is counted (`store_file_refused`).
+//! *Waits:* the fetch waits if the disk falls behind. During the wait nothing more is read from the origin;
+//! the client already has the bytes received so far. The fetch waits while the disk makes progress
+//! ([`STALL_TIME_MAX`]), and in total no longer than a slow disk needs for the body
+//! ([`DISK_BYTES_PER_S_MIN`]). After that the answer is delivered without being stored, which is counted
+//! (`store_file_refused`).
 
 use std::time::Duration;
 
@@ -25,8 +26,8 @@ use crate::core::{Core, with_core};
 /// Maximum number of simultaneous fetches of large answers on one core; a further answer is passed through
 /// without being stored.
 const LARGE_FETCHES_MAX: usize = 16;
-/// Time without a completely written segment (4 MiB at most) after which an answer stops waiting for the
-/// disk.
+/// Time after which an answer stops waiting for the disk if no segment (at most 4 MiB) was written
+/// completely.
 const STALL_TIME_MAX: Duration = Duration::from_secs(2);
 /// Disk speed that limits the total wait: an answer waits no longer than a disk of this speed needs to write
 /// its body.

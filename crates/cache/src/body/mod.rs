@@ -1,4 +1,4 @@
-//! Bodies: arriving, stored whole, in parts or in slices, read by ranges.
+//! Response bodies: as they arrive, stored whole, in parts or in slices, and read by range.
 
 pub(crate) mod cold;
 pub(crate) mod copy;

@@ -1,18 +1,18 @@
-//! Delivery of a body that is on the file in parts: one part is read while the part before it is sent.
+//! Delivery of a body that is stored in the file in parts: one part is read while the part before it is sent.
 //!
 //! ```text
 //!  hit: the list is in memory ─▶ room for two parts? ─▶ are all of its segments there? ─▶ the first part is read
-//!                                  │ no: passed             │ no: fetched anew              │ broken: fetched anew
+//!                                  │ no: passed             │ no: fetched again             │ broken: fetched again
 //!                                                                                            ▼
 //!         head, part 0 ── while part 1 is read ─▶ part 1 ── while part 2 is read ─▶ …   broken: the connection is closed
 //! ```
 //! Only the parts that a range needs are read, and a part that several clients need at once is read once
-//! ([`parts_in_memory`](crate::body::parts_in_memory)). *Memory:* at most two parts for each answer, one
-//! where room is scarce. Their sum is bounded for each core
-//! ([`FileReads::parts_max`](crate::core::FileReads)), and each answer's parts are charged to the client's
-//! [account](crate::client::limits::request_tasks). When other clients need room, an answer of the client
-//! that holds most gives way: its parts are no longer read ahead, or it is cut. A client for whom there is no
-//! room is answered by the origin. All three cases are counted.
+//! ([`parts_in_memory`](crate::body::parts_in_memory)). *Memory:* at most two parts per answer, or one when
+//! memory is scarce. Their sum is bounded per core ([`FileReads::parts_max`](crate::core::FileReads)), and
+//! each answer's parts are charged to the client's [account](crate::client::limits::request_tasks). When
+//! other clients need room, an answer to the client that holds the most memory gives way: its parts are no
+//! longer read ahead, or it is cut. A client for whom there is no room is answered by the origin. All three
+//! cases are counted.
 
 use std::{ops::Range, sync::Arc, time::Duration};
 
@@ -46,7 +46,7 @@ const READ_WAIT_MAX: Duration = Duration::from_secs(5);
 /// waiting reads may have been full.
 const READ_PAUSE: Duration = Duration::from_millis(100);
 
-/// Result of a lookup: a body that is on the file in parts.
+/// Result of a lookup: a body that is stored in the file in parts.
 pub(crate) struct InParts {
     /// Locations of the parts.
     pub(crate) list: PartsList,
@@ -161,7 +161,7 @@ impl Parts {
         &body[within(range.start)..within(range.end)]
     }
 
-    /// True if the body is sent; false if the caller only checks that it could be.
+    /// Returns whether the part in memory is the last one of the requested range.
     pub(crate) fn is_last(&self) -> bool {
         self.number == self.list.number_at(self.range.end - 1)
     }
@@ -201,7 +201,7 @@ impl Parts {
         read
     }
 
-    /// Makes the next part, which was read, the current one.
+    /// Makes the part that was just read the current one.
     pub(crate) fn go_on(&mut self, payload: Payload) {
         self.number += 1;
         self.payload = Some(payload);
@@ -209,7 +209,7 @@ impl Parts {
 }
 
 /// Reads a part and checks that it is the part named by the list. All answers share a few read buffers: the
-/// read waits for a free one, at most for `wait_max`.
+/// read waits for a free one for at most `wait_max`.
 async fn read_part(list: &PartsList, number: usize, wait_max: Duration) -> Result<Payload, Unread> {
     let Some(part) = list.part(number) else { return Err(Unread::Damaged) };
     let since = Instant::now();
@@ -270,7 +270,7 @@ fn lost(hash: Hash, key: &[u8], id: u64) {
     });
 }
 
-/// Room for the parts of one answer while the answer is sent.
+/// Memory reserved for the parts of one answer while the answer is sent.
 struct Room(PartsRoom);
 
 impl Room {

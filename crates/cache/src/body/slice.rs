@@ -22,8 +22,9 @@ use crate::{
     request::key,
 };
 
-/// Bytes of a slice; the last slice of an object has the rest. With the longest key and its record around it,
-/// a slice is read from the file by one read of a helper ([`READ_BYTES_MAX`](engine::io::READ_BYTES_MAX)).
+/// Size of a slice in bytes; the last slice of an object holds the rest. A helper needs only one read
+/// ([`READ_BYTES_MAX`](engine::io::READ_BYTES_MAX)) to get a slice's record from the file, even with the
+/// longest key.
 pub(crate) const BLOCK_BYTES: u64 = 448 << 10;
 
 /// Minimum time in seconds for which a slice is kept, even if its object expires sooner: after a revalidation
@@ -34,8 +35,8 @@ const KEPT_S_MIN: u32 = 24 * 60 * 60;
 /// range support but does not send the ranges.
 pub(crate) const NO_RANGES: &str = "no-ranges";
 
-/// Reason why an object is passed for a while instead of being fetched in slices: its slices repeatedly came
-/// in another version than the object.
+/// Reason why an object is passed for a while instead of being fetched in slices: its slices repeatedly
+/// belonged to a different version than the object.
 pub(crate) const VERSIONS_DIFFER: &str = "versions-differ";
 
 /// Returns whether a stored answer should be fetched in slices: it is long, its version can be recognised
@@ -60,7 +61,7 @@ pub(crate) struct Version {
     pub(crate) sequence: u64,
     /// Strong entity tag of the object, as received.
     pub(crate) etag: Box<[u8]>,
-    /// Bytes of all slices.
+    /// Total bytes of all slices.
     pub(crate) complete: u64,
     pub(crate) meta: StoredMeta,
     /// Time until which the object is kept, in seconds.
@@ -108,8 +109,8 @@ impl Block {
         self.of.bytes_of(self.number)
     }
 
-    /// Returns the request's `Range` and `If-Range` lines (RFC 9110 §14.2, §13.1.5): the origin sends no
-    /// range of another version.
+    /// Returns the request's `Range` and `If-Range` lines (RFC 9110 §14.2, §13.1.5), with which the origin
+    /// sends no range of another version.
     pub(crate) fn conditions(&self) -> Vec<u8> {
         let Range { start, end } = self.bytes();
         let mut out = Vec::new();

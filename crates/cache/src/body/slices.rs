@@ -2,8 +2,8 @@
 //! and is then stored for all clients.
 //!
 //! ```text
-//!  hit: a head with the flag ─▶ open: the first slice of the range ─ in memory? pinned ─ else its owner: file, or origin
-//!                                 │ other version: the object is dropped and fetched anew
+//!  hit: a sliced object's head ─▶ open: the first slice of the range ─ in memory? pinned ─ else its owner: file, or origin
+//!                                 │ other version: the object is dropped and fetched again
 //!                                 │ no range available: passed
 //!                                 ▼
 //!         head, slice 3 ── meanwhile slice 4 is requested, not pinned ─▶ slice 4 ─▶ …   lost: the connection is cut

@@ -1,11 +1,11 @@
-//! Acceptance of client connections: a connection is accepted, possibly handed to a core with fewer
-//! connections, and counted; after its TLS handshake the protocol takes over.
+//! Accepts client connections: a connection is accepted, possibly handed to a core with fewer connections,
+//! and counted; after its TLS handshake the protocol takes over.
 //!
 //! *Bounds:* the connections of the core, with a [share](crate::client::limits::request_tasks) for each
 //! client; the connections of each address; the number of handshakes in progress (`handshakes_max`) and their
 //! duration; the memory of all connections (`connection_bytes_max`, the process's budget). When few
-//! connections are left, each new connection closes one that is idle or has long been in a request's head;
-//! after that, a connection of the client that has the most.
+//! connections are left, each new connection closes one that is idle or has been sending a request head for a
+//! long time; after that, a connection of the client that has the most.
 
 use std::{
     io,
@@ -46,12 +46,12 @@ use crate::{
 };
 
 /// Denominator of a fraction of `connections_max`: when no more than this fraction is free, each new
-/// connection closes one that is idle or still in a request's head.
+/// connection closes one that is idle or still sending a request head.
 const FEW_MORE_PARTS: usize = 16;
-/// Minimum time that a connection must have been idle, or in a request's head, before it may be closed to
+/// Minimum time that a connection must have been idle, or sending a request head, before it may be closed to
 /// make room.
 const WAIT_MIN_MS: u64 = 1000;
-/// Pause after an accept that failed because files or memory ran out; retrying at once would spin.
+/// Pause after an accept that failed because file descriptors or memory ran out; retrying at once would spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Estimated memory of a connection with its task and its socket's kernel structures, as measured by `make
 /// bench-idle` and rounded up.
@@ -83,7 +83,8 @@ pub(crate) async fn accept(listener: &Listener) {
                 }
             }),
             Err(error) => {
-                // Out of files or memory, or a client that has already left: the accept loop must continue.
+                // File descriptors or memory ran out, or the client has already left: the accept loop must
+                // continue.
                 tracing::warn!(%error, "cannot accept a connection");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
@@ -128,7 +129,7 @@ fn admit(core: &Core, stream: TcpStream, arrival: AcceptedConnection) {
     let ending = Arc::clone(&share.ending);
     let (share, named_later) = if is_announced { (None, Some(share)) } else { (Some(share), None) };
     let open = OpenConnection::new(core, held, share);
-    // Boxed, because the field is rare and would make every connection's task larger.
+    // Boxed: the field is rare, but unboxed it would enlarge every connection's task.
     let announced = named_later.map(|share| Box::new((share, Arc::clone(clients))));
     let task = tokio::spawn(async move {
         let watch = Watch::new();
@@ -207,9 +208,9 @@ impl ConnectionShare {
     }
 }
 
-/// Closes a waiting connection if there is little room left. While connections use all memory that they may,
-/// their number is limited to the current number, so that the client with the most connections gives way to
-/// others.
+/// Closes a waiting connection if there is little room left. While connections use all the memory that they
+/// are allowed, their number is limited to the current number, so that the client with the most connections
+/// gives way to others.
 fn make_room(core: &Core) {
     let connections_max = core.config.limits.connections_max;
     let is_short = core.connection_memory.is_short();
@@ -226,7 +227,7 @@ fn make_room(core: &Core) {
     }
 }
 
-/// Closes the connection that has been idle, or in a request's head, for the longest time, if that is at
+/// Closes the connection that has been idle, or sending a request head, for the longest time, if that is at
 /// least a second.
 fn end_waiting(core: &Core) {
     let limits = &core.config.limits;
@@ -329,7 +330,7 @@ async fn serve_announced(
     drop(share);
 }
 
-/// Refuses a connection because its address or network already has as many connections as it may.
+/// Refuses a connection because its address or network already has the maximum number of connections.
 fn refuse(core: &Core, stream: TcpStream, arrival: AcceptedConnection, too_many: TooMany) {
     core.count(match too_many {
         TooMany::Address => Counter::ClientConnectionsRefused,
@@ -383,11 +384,12 @@ async fn serve(stream: TcpStream, arrival: AcceptedConnection, is_secured: bool,
         transport
     };
     let _http2 = with_core(|core| Weight::of(core, HTTP2_BYTES));
-    // Boxed, so that HTTP/1 connections are not larger by the HTTP/2 state.
+    // Boxed, so that the HTTP/2 state does not enlarge the tasks of HTTP/1 connections.
     Box::pin(http2::serve(transport, watch, peer, early, &member)).await;
 }
 
-/// Serves a connection on the peer port. The other side is treated as any client until it sends a valid MAC.
+/// Serves a connection on the peer port. The other side is treated like any client until it sends a valid
+/// MAC.
 async fn serve_peer(stream: TcpStream, arrival: AcceptedConnection, watch: Arc<Watch>) {
     let admitted = with_core(|core| core.in_force.clients.admit(arrival.address.ip()));
     match admitted {

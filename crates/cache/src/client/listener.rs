@@ -48,7 +48,7 @@ pub(crate) struct ListenerSet {
     pub(crate) addresses: Vec<SocketAddr>,
     /// Address of the port for peers.
     pub(crate) peers: Option<SocketAddr>,
-    /// The Unix socket's file, which is removed with the server.
+    /// The Unix socket's file, which is removed when the server ends.
     pub(crate) file: Option<SocketFile>,
 }
 

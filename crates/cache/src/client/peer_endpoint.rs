@@ -2,13 +2,13 @@
 //! time, each with its MAC.
 //!
 //! ```text
-//!  head ─▶ valid MAC? ─ none: 403, closed ─▶ free slot? lease? its purges? ─ no: declined, and the peer asks
+//!  head ─▶ valid MAC? ─ none: 403, closed ─▶ free slot? lease? up to date? ─ no: declined, and the peer asks
 //!                                              │ yes                             the origin
 //!                                              ▼
 //!          the store ─▶ a running fetch, or a new one ─ meanwhile: 102, every tenth of a second ─▶ answer, with our MAC
 //! ```
 //! The request is never forwarded to a third accelerator ([`Request::is_of_peer`]). The answer is the object
-//! as its origin has sent it, with its tags. *Bounds:* those of clients' connections, of heads, and
+//! as its origin sent it, with its tags. *Bounds:* those of clients' connections, of heads, and
 //! [`Peers::serve`].
 
 use std::{future::poll_fn, net::SocketAddr, sync::Arc, task::Poll, time::Duration};
@@ -76,9 +76,9 @@ const INTERIMS_MAX: usize = 4;
 const BEHIND_MAX: Duration = Duration::from_millis(100);
 const BEHIND_PAUSE: Duration = Duration::from_millis(2);
 
-/// Serves a peer until it leaves. `stranger` is the connection's slot in the limit of its address. The slot
-/// is held until a valid MAC has arrived, because a peer that has the secret may have as many connections as
-/// it needs.
+/// Serves a peer until it leaves. `stranger` is the connection's slot under the limit for its address. The
+/// slot is held until a valid MAC has arrived, because a peer that has the secret may have as many
+/// connections as it needs.
 pub(crate) async fn serve_peer(
     stream: TcpStream,
     watch: Arc<Watch>,
@@ -150,7 +150,7 @@ struct HeadEnd {
 }
 
 impl HeadEnd {
-    /// Returns whether the head may be complete with the bytes since the last call, or is too long.
+    /// Returns whether the bytes since the last call may complete the head, or make it too long.
     fn may_be_here(&mut self, came: &[u8], bytes_max: usize) -> bool {
         const END: &[u8] = b"\r\n\r\n";
         let from = self.searched.saturating_sub(END.len() - 1);
@@ -319,7 +319,7 @@ fn how(answer: &Answer<'_>) -> How {
 }
 
 /// Returns whether the answer comes from the origin. An error page of this accelerator is not sent to a peer:
-/// the accelerator that has the client makes its own.
+/// the accelerator that serves the client generates its own.
 fn is_an_answer(answer: &Answer<'_>) -> bool {
     answer.cache_status.is_some() && answer.reason.is_none()
 }

@@ -24,7 +24,7 @@ pub struct ClientCertificates {
 }
 
 impl ClientCertificates {
-    /// Requires certificates signed by these authorities, with the default field.
+    /// Creates rules that require a certificate signed by these authorities, with the default field.
     #[must_use]
     pub fn required(authorities: PathBuf) -> Self {
         Self { authorities, is_required: true, field: FIELD.into() }
@@ -48,7 +48,7 @@ pub struct InvalidField(String);
 /// Parses the name of a field for client certificates.
 ///
 /// # Errors
-/// [`InvalidField`] if the text is not a field name, or the field has a meaning of its own.
+/// [`InvalidField`] if the text is not a field name, or the field already has another meaning.
 pub fn client_field(text: &str) -> Result<Box<str>, InvalidField> {
     let hyphened = text.replace('_', "-");
     let has_meaning = KnownHeader::of(hyphened.as_bytes()).is_some()

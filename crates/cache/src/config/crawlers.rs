@@ -10,7 +10,7 @@ pub enum Budget {
     /// No limit.
     #[default]
     Unlimited,
-    /// Requests a second; 0: none, so that the class gets stored answers only.
+    /// Requests per second; 0 means none, so that the class gets stored answers only.
     PerSecond(u32),
 }
 
@@ -50,17 +50,17 @@ impl fmt::Display for Budget {
 /// Definition of crawlers, and their budgets of origin requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CrawlerRules {
-    /// Parts of crawlers' `User-Agent` values, in lower case. A request without a `User-Agent` also counts as
-    /// a crawler's.
+    /// Substrings of crawlers' `User-Agent` values, in lower case. A request without a `User-Agent` also
+    /// counts as a crawler's.
     pub agents: Vec<Box<str>>,
     /// Networks whose clients are crawlers, whatever their `User-Agent`.
     pub networks: Vec<Network>,
     /// Networks whose clients are never limited, for welcome crawlers, which publish their networks; the
     /// `User-Agent` is not checked.
     pub approved: Vec<Network>,
-    /// Budget of all crawlers.
+    /// Budget for all crawlers together.
     pub budget: Budget,
-    /// Budget of all other clients that send no cookie.
+    /// Budget for all other clients that send no cookie.
     pub strangers: Budget,
 }
 

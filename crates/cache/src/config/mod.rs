@@ -47,7 +47,7 @@ pub enum CookieRule {
     /// such a request, only if the response is explicitly shared: by `public`, `s-maxage`, CDN-Cache-Control,
     /// or `Vary: Cookie`.
     Strict,
-    /// The letter of RFC 9111, which allows both to be shared.
+    /// RFC 9111 to the letter, which allows both kinds of response to be shared.
     Rfc,
 }
 
@@ -72,8 +72,8 @@ impl PurgeToken {
         Self(token.into())
     }
 
-    /// Compares in constant time, so that the duration does not tell where a guess goes wrong. The length is
-    /// no secret.
+    /// Compares in constant time, so that the duration does not reveal where a guess goes wrong. The length
+    /// is not secret.
     pub fn is(&self, guess: &[u8]) -> bool {
         self.0.ct_eq(guess).into()
     }
@@ -93,72 +93,78 @@ impl PartialEq for PurgeToken {
 
 impl Eq for PurgeToken {}
 
-/// Limits on the resources that one client or one origin may use. Each has a counter for when it is reached.
+/// Limits on the resources that one client or one origin may use. Each limit has a counter of how often it is
+/// reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections of clients per core; more are answered 503 and closed.
+    /// Maximum number of client connections per core; further connections are answered with 503 and closed.
     pub connections_max: usize,
-    /// Connections of one client address over all cores; more are closed. 0: no limit.
+    /// Maximum number of connections from one client address over all cores; further connections are closed.
+    /// 0: no limit.
     pub connections_per_client_max: usize,
-    /// Connections of one client network (24 bits of IPv4, 64 of IPv6) over all cores; more are closed. 0: no
-    /// limit.
+    /// Maximum number of connections from one client network (24 bits of IPv4, 64 of IPv6) over all cores;
+    /// further connections are closed. 0: no limit.
     pub connections_per_network_max: usize,
-    /// Requests per second of one client address, over all cores; more are answered 429. 0: no limit.
+    /// Maximum number of requests per second from one client address, over all cores; further requests are
+    /// answered with 429. 0: no limit.
     pub client_requests_per_second_max: usize,
-    /// Requests that one client address may send at once before the rate limit applies.
+    /// Number of requests that one client address may send at once before the rate limit applies.
     pub client_requests_burst: usize,
-    /// Requests per second of all addresses of a network, over all cores; more are answered 429. 0: no limit.
+    /// Maximum number of requests per second from all addresses of a network, over all cores; further
+    /// requests are answered with 429. 0: no limit.
     pub network_requests_per_second_max: usize,
-    /// Requests that one network may send at once before the rate limit applies.
+    /// Number of requests that one network may send at once before the rate limit applies.
     pub network_requests_burst: usize,
-    /// Bytes of one request's head (request line and headers); a longer head is answered 431.
+    /// Maximum length of a request's head (request line and headers) in bytes; a longer head is answered with
+    /// 431.
     pub request_head_bytes_max: usize,
-    /// Bytes of the request line, with the URL; a longer line is answered 414.
+    /// Maximum length of the request line, with the URL, in bytes; a longer line is answered with 414.
     pub request_line_bytes_max: usize,
-    /// Header fields of one request; more fields are answered 431. At most 128.
+    /// Maximum number of header fields in a request; a request with more fields is answered with 431. At most
+    /// 128.
     pub request_headers_max: usize,
-    /// Requests on one connection, after which it is closed regularly. 0: no limit.
+    /// Number of requests after which a connection is closed normally. 0: no limit.
     pub requests_per_connection_max: usize,
-    /// Time limit of a TLS handshake, after which the connection is closed.
+    /// Time limit for a TLS handshake, after which the connection is closed.
     pub handshake_time_max: Duration,
-    /// TLS handshakes in progress per core; further connections are closed.
+    /// Maximum number of TLS handshakes in progress per core; further connections are closed.
     pub handshakes_max: usize,
-    /// Bytes of one request's body; a longer body is answered 413.
+    /// Maximum length of a request's body in bytes; a longer body is answered with 413.
     pub request_body_bytes_max: u64,
-    /// Time for a request's head to arrive after its first byte; a slower head is answered 408.
+    /// Time limit for a request's head to arrive after its first byte; a slower head is answered with 408.
     pub request_head_time_max: Duration,
     /// Minimum average rate of a request's body, in bytes per second, once its grace is over; a slower body
-    /// is answered 408.
+    /// is answered with 408.
     pub request_body_rate_min: u64,
     /// Time before the minimum rate of a request's body applies.
     pub request_body_time_grace: Duration,
     /// Time that a kept-alive connection may be idle between requests.
     pub idle_time_max: Duration,
-    /// Time without progress, because the client reads nothing, after which a response is cut.
+    /// Time after which a response is cut if the client reads nothing.
     pub send_stall_max: Duration,
     /// Minimum rate at which a client must read its answers, in bytes per second, once its grace is used up;
     /// a slower client is cut. 0: only `send_stall_max` applies.
     pub send_rate_min: u64,
     /// Time for which a client may be slower than the minimum send rate.
     pub send_rate_grace: Duration,
-    /// Time that a slow reader may pin memory that the store needs back, before it is cut.
+    /// Time for which a slow reader may pin memory that the store needs back, before the reader is cut.
     pub pin_grace: Duration,
-    /// Bytes of the head of an origin's response; a longer head is answered 502.
+    /// Maximum length of the head of an origin's response in bytes; a longer head is answered with 502.
     pub response_head_bytes_max: usize,
-    /// Time limit for a connection to the origin.
+    /// Time limit for connecting to the origin.
     pub origin_connect_time_max: Duration,
     /// Time limit from a request to the origin to the first byte of its answer.
     pub origin_first_byte_time_max: Duration,
     /// Time limit between two reads of an origin's body.
     pub origin_between_bytes_time_max: Duration,
-    /// Time from a request to the origin to the last byte of its answer; zero: no limit, because some answers
-    /// last for as long as the client stays connected.
+    /// Time limit from a request to the origin to the last byte of its answer. 0: no limit, because some
+    /// answers last for as long as the client stays connected.
     pub origin_request_time_max: Duration,
     /// Bytes of an HTTP/2 answer that may wait to be read: the flow-control window of its stream. A larger
-    /// window makes a distant origin faster.
+    /// window speeds up answers from a distant origin.
     pub origin_stream_bytes_max: usize,
-    /// Simultaneous exchanges on one HTTP/2 connection to an origin, which may allow fewer; further exchanges
-    /// use another connection.
+    /// Maximum number of simultaneous exchanges on one HTTP/2 connection to an origin, which may allow fewer;
+    /// further exchanges use another connection.
     pub origin_streams_max: usize,
     /// Bytes per core that all HTTP/2 exchanges with origins may buffer, each counted as a whole window;
     /// further requests wait. A quarter is reserved for misses that will be stored.
@@ -166,16 +172,17 @@ pub struct Limits {
     /// Time that a connection to the origin may be idle: many servers close idle connections after a minute
     /// or less.
     pub origin_idle_time_max: Duration,
-    /// Idle connections to origins that each core keeps.
+    /// Maximum number of idle connections to origins that each core keeps.
     pub origin_idle_connections_max: usize,
-    /// Exchanges with one server of an origin, per core; further requests wait in a queue. A quarter is
-    /// reserved for misses that will be stored. While more than half is in use, one client may use at most a
-    /// quarter.
+    /// Maximum number of exchanges with one server of an origin, per core; further requests wait in a queue.
+    /// A quarter is reserved for misses that will be stored. While more than half is in use, one client may
+    /// use at most a quarter.
     pub origin_connections_max: usize,
-    /// Requests per core that wait in the queue for an exchange; further requests are answered 503.
+    /// Maximum number of requests per core that wait in the queue for an exchange; further requests are
+    /// answered with 503.
     pub origin_queue_max: usize,
-    /// Passed answers per core that continue for long after their head (event streams, downloads of slow
-    /// clients), in addition to `origin_connections_max`.
+    /// Maximum number of passed answers per core that continue long after their head (event streams,
+    /// downloads of slow clients), in addition to `origin_connections_max`.
     pub origin_lasting_max: usize,
     /// Time without any bytes after which a WebSocket is ended.
     pub pipe_idle_time_max: Duration,
@@ -250,7 +257,7 @@ impl Default for Limits {
 /// TLS settings for clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tls {
-    /// Address for TLS connections; port 0 takes a free port.
+    /// Address for TLS connections; port 0 picks a free port.
     pub listen: SocketAddr,
     /// Certificates, chosen by the client's server name, with the first as the default. While there are none,
     /// handshakes fail. The owner of the table may change it while the accelerator runs.
@@ -260,7 +267,7 @@ pub struct Tls {
 /// Configuration of an accelerator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// Origin for hosts that no site names; `None`: requests for such hosts are answered 421.
+    /// Origin for hosts that no site names; `None`: requests for such hosts are answered with 421.
     pub origin: Option<Origin>,
     /// Rules for hosts that no site names.
     pub rules: SiteRules,
@@ -268,7 +275,7 @@ pub struct Config {
     pub sites: Vec<Site>,
     /// DNS servers that resolve origins' names; empty: the system's resolver is used.
     pub resolver: Vec<SocketAddr>,
-    /// Address for plain HTTP connections; port 0 takes a free port.
+    /// Address for plain HTTP connections; port 0 picks a free port.
     pub listen: SocketAddr,
     /// Unix socket for clients. Its permissions (owner and group) decide which processes may connect.
     pub listen_unix: Option<PathBuf>,
@@ -280,7 +287,7 @@ pub struct Config {
     pub cores: Vec<usize>,
     /// Bytes of memory for stored objects (segments; metadata is added to this, at most 64 bytes per object).
     pub memory_bytes: u64,
-    /// Bytes of memory that the process may use, checked for a store on a file; `None`: the limit of its
+    /// Bytes of memory that the process may use, checked for a file-backed store; `None`: the limit of its
     /// memory cgroup.
     pub memory_limit_bytes: Option<u64>,
     /// Rule for sharing answers when cookies are involved.
@@ -328,13 +335,13 @@ pub struct Config {
     pub crawlers: CrawlerRules,
     /// File in which stored objects survive a restart; `None`: memory only.
     pub store: Option<PathBuf>,
-    /// Bytes of the store's file.
+    /// Size of the store's file in bytes.
     pub store_bytes: u64,
-    /// Method of reading the file.
+    /// Mode in which the file is read.
     pub paging: ReadMode,
     /// Rule that selects the objects to write to the file.
     pub admission: Admission,
-    /// Maximum time until a stored object is on the file.
+    /// Maximum time until a stored object is written to the file.
     pub flush: Duration,
     /// Directory for state files; unused while the store is in memory only.
     pub state: Option<PathBuf>,
@@ -382,7 +389,7 @@ impl Config {
         }
     }
 
-    /// Creates a configuration with the defaults for an origin.
+    /// Creates a configuration for an origin, with the defaults for everything else.
     pub fn new(origin: Origin) -> Self {
         Self {
             origin: Some(origin),

@@ -292,7 +292,7 @@ pub struct Probe {
     pub body: Option<Box<str>>,
     /// Number of recent probes that decide the server's health; at most 64.
     pub window: u32,
-    /// Number of good probes within the window for a healthy server.
+    /// Number of good probes within the window that a healthy server needs.
     pub threshold: u32,
 }
 

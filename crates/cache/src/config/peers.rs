@@ -10,7 +10,7 @@ pub const PEERS_MAX: usize = 256;
 /// Rules for requests between peers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PeerRules {
-    /// Address for requests from peers; port 0 takes a free port.
+    /// Address for requests from peers; port 0 picks a free port.
     pub listen: SocketAddr,
     /// Name of this accelerator among its peers.
     pub name: String,
@@ -21,10 +21,11 @@ pub struct PeerRules {
     pub secret: PeerSecret,
     /// Time that a peer may stay silent before the origin is asked instead.
     pub patience: Duration,
-    /// Connections per core to each peer; a request that would need one more goes to the origin.
+    /// Maximum number of connections per core to each peer; a request that would need one more goes to the
+    /// origin.
     pub connections_max: usize,
-    /// Peers' requests that are answered simultaneously, over all cores; further requests are declined, so
-    /// that the peer asks the origin.
+    /// Maximum number of peers' requests that are answered simultaneously, over all cores; further requests
+    /// are declined, so that the peer asks the origin.
     pub requests_max: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Rules of a site: its hosts, its origin, and the treatment of its requests.
+//! Rules of a site: its hosts, its origin, and how its requests are handled.
 //!
 //! Each rule is a value that is parsed from text and displayed as the same text. Lists are bounded, because
 //! each request is compared with all entries: [`LIST_MAX`], [`PATHS_MAX`], [`SITES_MAX`].
@@ -13,7 +13,7 @@ use super::{ClientCertificates, Origin, OriginRules, page::OwnPage};
 pub const SITES_MAX: usize = 1000;
 /// Maximum number of path rules of one site.
 pub const PATHS_MAX: usize = 64;
-/// Maximum number of members of one list of patterns, names or hosts.
+/// Maximum number of entries in one list of patterns, names or hosts.
 pub const LIST_MAX: usize = 64;
 
 /// Reason why a text is not a rule. The message shows a correct example.
@@ -44,7 +44,7 @@ pub enum InvalidRule {
     /// The text is not a field name.
     #[error("invalid field name `{0}`; expected a name such as X-Preview")]
     Field(String),
-    /// The list has too many members.
+    /// The list has too many entries.
     #[error("too many: at most 64 are allowed")]
     TooMany,
 }
@@ -231,7 +231,7 @@ pub struct SiteRules {
     pub ignore_query: Vec<Pattern>,
     /// True if the remaining query parameters are sorted by name.
     pub sort_query: bool,
-    /// Accepted methods; other methods are answered 405.
+    /// Accepted methods; other methods are answered with 405.
     pub methods: Option<Methods>,
     /// Cookies whose presence makes a request bypass the store. Other cookies are ignored and not sent with a
     /// fetch for the store. `None`: the answers' directives decide about requests with cookies
@@ -263,7 +263,8 @@ pub struct SiteRules {
     pub hsts: Option<Duration>,
     /// Client certificates that are requested; `None`: none.
     pub client_certificates: Option<ClientCertificates>,
-    /// Bytes of one request's body; a longer body is answered 413. `None`: the limit for all sites applies.
+    /// Maximum length of a request's body in bytes; a longer body is answered with 413. `None`: the limit for
+    /// all sites applies.
     pub body_bytes_max: Option<u64>,
     /// True if every exchange ends at its client's FIN; otherwise only event streams, long polls and upgrades
     /// do.

@@ -1,12 +1,13 @@
-//! A direct-mapped table of fixed size, one for each core. The hash of a key chooses its slot, and a new
-//! entry replaces the old one in its slot. Nothing allocates or waits. Clients cannot aim at a slot, since
+//! A direct-mapped table of fixed size, one per core. The hash of a key chooses its slot, and a new entry
+//! replaces the old one in its slot. No operation allocates or waits. Clients cannot target a slot, because
 //! hashes are seeded.
 
 use std::cell::Cell;
 
 use engine::store::Hash;
 
-/// Table with a value for each hash, as far as slots allow.
+/// Table that maps hashes to values. Several hashes may share a slot, which holds the value that was set
+/// last.
 pub(crate) struct DirectMappedTable<T>(Box<[Cell<(u64, T)>]>);
 
 impl<T: Copy + Default> DirectMappedTable<T> {

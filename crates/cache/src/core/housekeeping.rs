@@ -11,7 +11,8 @@ use crate::{
     purging::ban_lurker,
 };
 
-/// Interval at which an idle core checks the file for objects to give up, and the progress of bans.
+/// Interval at which an idle core checks whether objects in the file must be dropped, and how far bans have
+/// progressed.
 const FILE_EVERY: Duration = Duration::from_secs(1);
 /// Maximum sleep of an idle core that has objects to expire, because the clock may be set during the sleep.
 const EXPIRY_LOOK_MAX: Duration = Duration::from_secs(10);

@@ -1,16 +1,16 @@
-//! Memory that the accelerator needs with its store on a file, compared with the limit of the process.
+//! Memory that the accelerator needs with a file-backed store, compared with the limit of the process.
 //!
 //! A process that needs more than its container's limit is killed days later, when the store has filled. So a
 //! start with a limit that is too low fails, and the error names a sufficient limit. The sum is `--memory`,
-//! the process itself, the metadata of the objects on the file, and every buffer between memory and the file;
+//! the process itself, the metadata of the objects in the file, and every buffer between memory and the file;
 //! the buffers count as full, because a busy disk fills them. The rest of the limit bounds the number of
-//! objects on the file, so that a store that could start when it was empty can start again when it is full.
+//! objects in the file, so that a store that could start when it was empty can start again when it is full.
 
 use std::path::Path;
 
 use engine::size::Size;
 
-/// Bytes of metadata per object that is only on the file (`docs/decisions/006-mapped-store.md`: 33, plus a
+/// Bytes of metadata per object that is only in the file (`docs/decisions/006-mapped-store.md`: 33, plus a
 /// margin for tables that are about to grow).
 const OBJECT_BYTES: u64 = 36;
 /// Minimum number of objects for which the file must have room.
@@ -23,9 +23,9 @@ const OWN_BYTES: u64 = 20 << 20;
 pub(crate) struct MemoryNeed {
     /// Bytes for stored objects (`--memory`).
     pub(crate) objects_bytes: u64,
-    /// Number of objects on the file.
+    /// Number of objects in the file.
     pub(crate) objects_on_file: u64,
-    /// Maximum bytes of the write buffers, the read buffers, and the records of purges by tag together.
+    /// Maximum total bytes of the write buffers, the read buffers, and the records of purges by tag.
     pub(crate) buffer_bytes: u64,
 }
 

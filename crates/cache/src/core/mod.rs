@@ -111,7 +111,7 @@ pub(crate) struct FileReads {
 
 /// Buffers of the thread; idle connections hold none.
 pub(crate) struct Scratch {
-    /// Buffer for bytes read from a client; as long as the largest head, and at least [`READ_BYTES`].
+    /// Buffer for bytes read from a client; at least as long as the largest head and [`READ_BYTES`].
     pub(crate) read: Vec<u8>,
     /// Copy of a stored head that is not sent unchanged.
     pub(crate) head: Vec<u8>,
@@ -124,8 +124,8 @@ pub(crate) struct Scratch {
     pub(crate) drafts: Vec<Draft>,
 }
 
-/// Maximum bytes of one read from a client: room for many pipelined requests, but small enough to keep one
-/// buffer per core.
+/// Maximum number of bytes per read from a client: room for many pipelined requests, but small enough to keep
+/// one buffer per core.
 pub(crate) const READ_BYTES: usize = 64 * 1024;
 
 /// Initial capacity of the buffer for answers: the maximum of gathered answers plus one more, so that no hit
@@ -196,7 +196,7 @@ pub(crate) struct Own {
     /// Objects for whose fetch some requests have waited in vain. For [`VAIN_MS`] each request for them
     /// fetches from the origin itself and does not wait.
     pub(crate) vain: RefreshThrottle,
-    /// Sliced objects of which a slice arrived in another version. If this happens again within
+    /// Sliced objects for which a slice of another version arrived. If this happens again within
     /// [`VERSIONS_DIFFER_MS`], the object is marked as hit-for-miss.
     pub(crate) versions_differ: RefreshThrottle,
     /// Peers that share keys with this accelerator.
@@ -229,7 +229,7 @@ pub(crate) struct Own {
     /// core.
     pub(crate) accounts: Accounts,
     /// True while the limit on connections is below `connections_max`, because connections use all the memory
-    /// that they may.
+    /// that they are allowed.
     pub(crate) are_connections_fitted: Cell<bool>,
     pub(crate) watches: RefCell<Watches>,
     pub(crate) balance: Arc<Balance>,
@@ -244,15 +244,15 @@ pub(crate) struct Own {
     pub(crate) passing: Arc<PassingBudget>,
     /// Current bytes held for clients.
     pub(crate) held: ClientMemoryBudget,
-    /// Scheduler for the turns of connections with much to do.
+    /// Scheduler for the turns of connections with a lot of work.
     pub(crate) fair: Arc<TurnScheduler>,
     /// Number of open WebSockets.
     pub(crate) pipes: Cell<u64>,
     /// Number of open HTTP/2 connections to origins.
     pub(crate) origin_http2: Cell<u64>,
-    /// Number of connections that are being answered 503 because there is no room for them.
+    /// Number of connections that are being answered with 503 because there is no room for them.
     pub(crate) turning_away: Cell<usize>,
-    /// Current memory of connections, by their kinds.
+    /// Budget for the memory of connections, each counted by its kind.
     pub(crate) connection_memory: ClientMemoryBudget,
     /// Number of TLS handshakes in progress.
     pub(crate) handshakes: Cell<usize>,
@@ -266,7 +266,7 @@ thread_local! {
     static CORE: RefCell<Option<Core>> = const { RefCell::new(None) };
 }
 
-/// Converts seconds since the UNIX epoch to the store's 32 bits, which reach to the year 2106.
+/// Converts seconds since the UNIX epoch to the store's 32 bits, which last until the year 2106.
 pub(crate) fn store_s(unix_s: u64) -> u32 {
     u32::try_from(unix_s).unwrap_or(u32::MAX)
 }
@@ -360,7 +360,7 @@ impl Core {
         self.counters.set(counter, value);
     }
 
-    /// Wakes the answers that wait for room for parts of an object on the file.
+    /// Wakes the answers that wait for room for parts of an object in the file.
     pub(crate) fn tell_of_parts_room(&self) {
         if let Some(file) = &self.file {
             file.parts_freed.notify_waiters();
@@ -409,7 +409,7 @@ impl Core {
 
     /// Returns whether a request came over a connection on which another host's certificate was shown (RFC
     /// 9110 §7.4). Browsers send requests for several hosts over one HTTP/2 connection (RFC 9113 §9.1.1);
-    /// over HTTP/1.1 the client asks one site for another.
+    /// over HTTP/1.1 such a client has connected to one site and asks for another.
     #[inline]
     pub(crate) fn is_misdirected(&self, session: Option<&Session>, head: &RequestHead<'_, '_>) -> bool {
         let (Some(terms), Some(session)) = (&self.terms, session) else { return false };
@@ -449,8 +449,8 @@ impl Core {
         })
     }
 
-    /// Counts a request that costs its origin; returns the fault to answer if the budget of its class is
-    /// spent.
+    /// Counts a request that causes work for its origin; returns the fault to answer if the budget of its
+    /// class is spent.
     pub(crate) fn admit_work(&self, request: &Request) -> Result<(), Fault> {
         if request.is_of_peer {
             // The peer that has the client has already counted the request.
@@ -463,7 +463,7 @@ impl Core {
         })
     }
 
-    /// Gathers the facts of a fetch for a request, which has no body.
+    /// Gathers the facts for a fetch on behalf of a request; the fetch has no body.
     pub(crate) fn facts_of(&self, request: &Request) -> RequestFacts {
         self.facts(&request.head(), false, request.keyed(), request.primary())
     }

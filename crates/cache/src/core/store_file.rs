@@ -1,4 +1,4 @@
-//! Opening of the store: in memory only, or in memory with a file below it.
+//! Opens the store: in memory only, or in memory backed by a file.
 //!
 //! ```text
 //! start ─▶ file locked, a thread starts reading ─▶ done within a second? ─ yes ─▶ the loops start with the objects
@@ -46,7 +46,7 @@ use crate::{
     server::StartError,
 };
 
-/// Number of threads that read the file: 16 was the best of 8, 16 and 32 at little cost
+/// Number of threads that read the file: of 8, 16 and 32 threads, 16 were the best choice at little cost
 /// (`docs/decisions/009`).
 const READ_HELPERS: usize = 16;
 /// Maximum memory for parts of large objects that are being sent, over all cores; at most an eighth of the
@@ -74,11 +74,11 @@ pub(crate) struct OfCore {
     pub(crate) coming: Option<oneshot::Receiver<WarmingShard>>,
 }
 
-/// A core's objects on the file, and the reader of the file.
+/// A core's objects in the file, and the reader of the file.
 pub(crate) type WarmingShard = (Tier, log::Reader);
 
-/// Parts of the store that outlive the event loops. The helpers that read end first, then the log, which
-/// still writes what the loops have appended.
+/// Parts of the store that outlive the event loops. The read helpers end first, then the log, which still
+/// writes what the loops have appended.
 pub(crate) struct OpenFile {
     reads: ReadPool,
     _log: OpenLog,

@@ -108,7 +108,7 @@ pub(crate) enum Body<'a> {
     Stored { object: Object<'a>, range: Range<u64> },
     /// Content in the store's memory, pinned.
     Pinned { object: PinnedObject, range: Range<u64> },
-    /// Content on the file, in parts.
+    /// Content in the file, in parts.
     Parts(Box<Parts>),
     /// Content in slices, some of which may have to be fetched.
     Blocks(Box<Blocks>),

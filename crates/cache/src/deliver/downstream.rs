@@ -15,8 +15,8 @@ pub(crate) trait Downstream: Send {
     /// Waits until the client is gone in a way that ends the exchange ([`Sink::gone`](crate::deliver::sink::Sink::gone)).
     fn gone(&mut self) -> impl Future<Output = ()> + Send;
 
-    /// Accepts the forwarding to the origin of a body that is not complete when its answer begins: the client
-    /// keeps sending the body while the answer arrives.
+    /// Takes over the forwarding of a body to the origin, if the answer begins before the body is complete:
+    /// the client keeps sending the body while the answer arrives.
     fn goes_on(&mut self, onward: Box<Onward>);
 
     /// Forwards an origin's interim answer (RFC 9110 §15.2): a status line and field lines. A client that
@@ -48,8 +48,8 @@ impl<F: FnMut(&[u8]) + Send> Downstream for WithoutBody<F> {
     }
 }
 
-/// Maximum bytes of a body in one read: few calls, and the bytes are still in the processor's cache when they
-/// are sent.
+/// Maximum number of body bytes per read: large enough to need few calls, and small enough that the bytes are
+/// still in the processor's cache when they are sent.
 pub(crate) const READ_BYTES: usize = 64 * 1024;
 
 /// Reason why a request's body is incomplete.

@@ -111,7 +111,7 @@ pub(crate) enum Rest {
         to: u64,
         ending: Ending,
     },
-    /// Parts on the file; with chunked framing, all of them are one chunk.
+    /// Parts in the file; with chunked framing, all of them are one chunk.
     Parts {
         parts: Box<Parts>,
         ending: Ending,
@@ -322,7 +322,7 @@ pub(crate) async fn finish(
         Rest::Pinned { mut object, from, to, ending } => {
             send::pinned(client, &prefix, &mut object, from, to, ending).await
         }
-        // Boxed: waiting for a disk is rare and would make every answer larger.
+        // Boxed: waiting for a disk is rare, but unboxed it would enlarge every answer's future.
         Rest::Parts { mut parts, ending } => Box::pin(send::parts(client, &prefix, &mut parts, ending)).await,
         // Boxed for the same reason.
         Rest::Blocks(mut blocks) => Box::pin(send::send_slices(client, prefix, &mut blocks)).await,

@@ -1,5 +1,5 @@
-//! Sending of a response's body from its location: the store's memory, a body that is still arriving, or a
-//! copy. The [`Sink`] knows how to reach the client.
+//! Sends a response's body from the store's memory, from a body that is still arriving, or from a copy. The
+//! [`Sink`] knows how to reach the client.
 
 use std::{
     ops::Range,
@@ -31,8 +31,8 @@ use crate::{
 const LENT_BYTES_MIN: u64 = 64 * 1024;
 /// Maximum number of memory regions gathered in one write of a large body.
 const GATHER_MAX: usize = 15;
-/// Maximum unsent rest of a body that is copied out of the store for a slow reader when the store needs its
-/// memory back.
+/// Maximum size of a body's unsent rest that is copied out of the store for a slow reader when the store
+/// needs its memory back.
 const REMAINDER_BYTES_MAX: usize = 64 * 1024;
 /// Maximum total size of these copies on one core; beyond it slow readers are cut instead.
 const REMAINDERS_BYTES_MAX: usize = 16 << 20;
@@ -47,7 +47,7 @@ pub(crate) enum Cut {
     Client(SinkError),
     /// A part of the body could not be read from the disk; the client must notice, so the connection is cut.
     Disk,
-    /// The origin broke off; the client must notice, so the connection is cut.
+    /// The origin broke off the transfer; the client must notice, so the connection is cut.
     Origin,
 }
 
@@ -161,7 +161,7 @@ pub(crate) async fn pinned(
 /// Marks whether a range of a pinned object is the last one to be sent, or further ranges follow.
 enum Last<'w> {
     Yes,
-    /// More ranges follow, so the object stays pinned. All ranges share the time since which the store has
+    /// More ranges follow, so the object stays pinned. All ranges share the time at which the store first
     /// needed the memory back.
     No(&'w mut Option<Instant>),
 }
@@ -209,7 +209,7 @@ fn pin_grace() -> Duration {
     with_core(|core| core.config.limits.pin_grace)
 }
 
-/// Sends `prefix`, then a body that is on the file in parts.
+/// Sends `prefix`, then a body that is stored in the file in parts.
 pub(crate) async fn parts(
     client: &mut impl Sink,
     prefix: &[u8],

@@ -1,5 +1,5 @@
 //! Target of an answer's content: an HTTP/1 connection, or an HTTP/2 stream. A sink accepts parts of plain
-//! and of shared memory as far as there is room, and reports when the client has stopped reading.
+//! and of shared memory as long as it has room, and reports when the client has stopped reading.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use engine::sys::span::Part;
 pub(crate) enum SinkError {
     /// The client closed or reset the connection, or the stream.
     Closed,
-    /// The client did not read for as long as the limit allows.
+    /// The client read nothing within the time limit.
     Stalled,
     /// The client reads more slowly than the minimum rate.
     Slow,
     /// The client read too slowly while the store needed the memory that the client pinned.
     Wanted,
-    /// The client held most of the memory for parts of objects on the file, and other clients needed some.
+    /// The client held most of the memory for parts of objects in the file, and other clients needed some.
     GaveWay,
 }
 

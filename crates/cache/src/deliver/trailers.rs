@@ -7,7 +7,7 @@ use wire::http1::{
 
 use crate::{core::with_core, counters::Counter, head::sent_fields::is_one_of};
 
-/// Returns the trailers of a message that may be forwarded: to the origin, or to the client and into the
+/// Returns the trailers of a message that may be forwarded to the origin, or to the client and into the
 /// store.
 pub(crate) fn going_on(trailers: &[u8], headers: &Headers<'_, '_>) -> Vec<u8> {
     let PermittedTrailers { lines, dropped } = permitted(trailers, headers);

@@ -1,4 +1,4 @@
-//! Thread that encodes and decodes content, so that no event loop does.
+//! Thread that encodes and decodes content, so that the event loops do not have to.
 //!
 //! ```text
 //!  core that owns the object                      code-0 (lower priority than the loops)
@@ -9,9 +9,10 @@
 //! *Memory:* content up to [`COPIED_BYTES_MAX`] is copied by its core; longer content stays pinned in the
 //! store until the thread reaches it. *Bounds:* over all cores [`JOBS_MAX`] jobs, [`JOBS_BYTES_MAX`] bytes of
 //! content and [`PINNED_MAX`] pins, because a low-priority thread may be late, and each pin holds a segment
-//! that the store may need back; results that no core has stored yet may together be as large as the longest
-//! result, because decoded content is longer than its encoding; [`WAITING_MAX`] requests of a core wait for
-//! decoded content; the thread itself holds the content and the result of one job, and the coder's memory.
+//! that the store may need back. Results that no core has stored yet may together be as large as the longest
+//! result, because decoded content is longer than its encoding. At most [`WAITING_MAX`] requests of a core
+//! wait for decoded content. The thread itself holds the content and the result of one job, and the coder's
+//! memory.
 
 use std::{
     cell::RefCell,
@@ -311,7 +312,7 @@ impl CodingPool {
     /// Starts the thread for `cores` cores. Returns each core's access to it.
     ///
     /// # Errors
-    /// Returns an error if the kernel refuses the thread, or the descriptors that wake it.
+    /// Returns an error if the kernel cannot create the thread, or the descriptors that wake it.
     pub(crate) fn start(
         compress: &Compress,
         cores: usize,

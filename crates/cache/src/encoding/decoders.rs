@@ -1,6 +1,6 @@
-//! Decoding of content: the libraries' decoders, each with a bound on its output and its memory.
+//! Decoders for content: those of the libraries, each with a bound on its output and its memory.
 //!
-//! Content of an origin is not trusted: a megabyte may expand to a gigabyte, and a stream may specify the
+//! An origin's content is not trusted: a megabyte may expand to a gigabyte, and a stream may specify the
 //! window that its decoder must allocate. A decoder stops at the bound, whatever follows.
 
 use std::io::Read;

@@ -4,16 +4,16 @@
 //! ```text
 //!  a hit ─▶ its object, checked as usual ─▶ may it be encoded? which coding does the client prefer? ─▶ variant stored?
 //!                                                                          yes: its content, under the object's head
-//!                                                                          no:  the object's, and the owner is told
+//!                                                                          no:  the object's, and the owner is asked for one
 //!                                                            decoded, no: the request waits, and looks up again
-//!  owner ─▶ on the file? already made, or being made? ─▶ coding_pool ─▶ inserted, if the object is still the same
+//!  owner ─▶ in the file? already made, or being made? ─▶ coding_pool ─▶ inserted, if the object is still the same
 //! ```
 //! An encoded variant is a separate object in the store: content without a head, under the key of its object,
 //! followed by the coding and the sequence number of exactly that object ([`Object::sequence`]). It is looked
 //! up after its object, with the sequence number found there. So everything that hides the object (a purge, a
 //! ban, a newer answer, cookies) hides the variant, and a newer head applies to the variant, too. A variant
-//! whose object is gone expires or is evicted like any object. For content that does not shrink, or cannot be
-//! decoded, a variant without content is stored, so that the attempt is not repeated.
+//! whose object is gone expires or is evicted like any other object. For content that does not shrink, or
+//! cannot be decoded, a variant without content is stored, so that the attempt is not repeated.
 //!
 //! *Bounds:* three variants per object, or the decoded one; those of the pool; a core asks for the same
 //! variant at most once per second; a request waits for decoded content at most [`DECODE_WAIT_MAX`], and then

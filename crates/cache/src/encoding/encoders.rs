@@ -1,7 +1,7 @@
-//! Encoding of content: the libraries' encoders, each at a fixed level.
+//! Encoders for content: those of the libraries, each at a fixed level.
 //!
-//! At these levels one more millisecond would save few bytes. A result is made once, kept, and sent many
-//! times, by one low-priority thread (`docs/decisions/035-codings.md` has the figures). Another level or
+//! At these levels one more millisecond would save few bytes. One low-priority thread makes each result once;
+//! it is then kept and sent many times (`docs/decisions/035-codings.md` has the figures). Another level or
 //! library produces other bytes, and needs another suffix for entity tags ([`Coding::tag_suffix`]).
 
 use std::io::Write as _;

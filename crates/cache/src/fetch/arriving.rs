@@ -83,8 +83,8 @@ pub(crate) async fn receive(request: &Request, mut arrived: Box<AnswerHead>, rep
     }
     drop(shared);
     if matches!(sink, Sink::Passing(_)) && !arrived.is_complete() {
-        // The answer is delivered at its reader's pace and is not stored: its exchange moves to the lasting
-        // ones if there is room, and does not delay fetches for the store.
+        // The answer is delivered at its reader's pace and is not stored: if there is room, its exchange is
+        // counted among the long-lived ones, so that it does not delay fetches for the store.
         arrived.count_as_lasting();
     }
     answer(reply, leader);
@@ -95,7 +95,7 @@ pub(crate) async fn receive(request: &Request, mut arrived: Box<AnswerHead>, rep
 }
 
 /// Marks an object that is too large to store as hit-for-miss, so that requests for it are passed in
-/// parallel. With a file there is no mark, because the file may accept the object next time.
+/// parallel. If the store has a file, no mark is left, because the file may accept the object next time.
 fn note_refusal(core: &Core, request: &Request, refused: InsertRefusal, bans: u64) {
     if refused == InsertRefusal::TooLarge && core.file.is_none() {
         hit_for_miss::leave(
@@ -450,7 +450,7 @@ fn passing_bytes(left: u64) -> usize {
 }
 
 /// Reserves room in the store, and returns the sink with its first chunk. An object that is too large for
-/// memory gets room on the file only.
+/// memory gets room in the file only.
 fn reserve(
     core: &Core,
     response: &Response,
@@ -519,8 +519,8 @@ async fn more_space(sink: &mut Sink, request: Option<&Request>, entry: Option<&E
     Chunk::passing(window, PASSING_CHUNK_BYTES)
 }
 
-/// Completes a body: the object is linked, unless it was purged meanwhile; then `publish` makes the last
-/// bytes readable.
+/// Completes a body: links the object into the store, unless it was purged since the fetch began; then
+/// `publish` makes the last bytes readable.
 fn complete(
     entry: Option<&Entry>,
     growing: &GrowingState,

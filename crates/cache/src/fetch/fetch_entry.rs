@@ -49,8 +49,8 @@ impl Entry {
         has_waited
     }
 
-    /// Returns whether the object was purged or invalidated meanwhile, or the fetch is so old that bans
-    /// already dropped might match it.
+    /// Returns whether the object was purged or invalidated since the fetch began, or the fetch is so old
+    /// that bans already dropped might match it.
     pub(crate) fn is_forgotten(&self, core: &Core) -> bool {
         core.in_flight.borrow().is_forgotten(self.number) || core.invalidations.has_walked_past(self.bans)
     }

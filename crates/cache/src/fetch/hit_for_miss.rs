@@ -2,17 +2,17 @@
 //! at once, in parallel with all others, with its own conditions and ranges, and does not wait for a fetch
 //! that would be of no use to it.
 //!
-//! A note is a store record without a body. Its head is the reason. Its key consists of the address and of
-//! the signs by which the request identified its visitor: a page that is private for logged-in visitors may
-//! be shared for all others. So a request with a cookie leaves no note for requests without, and a request
-//! with credentials or a client certificate leaves none for either.
+//! A note is a store record without a body. Its head is the reason why the answers are not stored. Its key
+//! consists of the address and of the kind of data that identified the request's visitor: a page that is
+//! private for logged-in visitors may be shared for all others. So a request with a cookie leaves no note for
+//! requests without a cookie; the same holds for a request with credentials or a client certificate.
 //!
 //! An answer with `Vary` leaves two records. The record of the address has the names in `Vary`. The record of
 //! the variant has the reason, under a key with the generation of the first record and the values of those
-//! fields, so that the note holds for that variant only.
+//! fields, so that the note applies to that variant only.
 //!
 //! *Bounds:* those of the store, which evicts notes like any object; [`NOTE_S`], [`DUE_S`]. A purge drops an
-//! address's notes. Errors leave none: while an origin fails, one request at a time is enough.
+//! address's notes. Errors leave no note: while an origin fails, one request at a time is enough.
 
 use engine::store::{BodyLength, EpochGuard, Hash, Lookup, NewObject, Object, Shard};
 use smallvec::SmallVec;
@@ -33,11 +33,10 @@ use crate::{
     site::SiteId,
 };
 
-/// Seconds for which a note holds.
+/// Lifetime of a note in seconds.
 const NOTE_S: u32 = 60;
 /// Seconds for which an expired note is still remembered: the next request fetches for the store again, but
-/// no other request waits for that fetch. Otherwise all 50 clients of a private page would wait once a
-/// minute.
+/// no other request waits for that fetch. Otherwise all clients of a private page would wait once a minute.
 const DUE_S: u32 = 60;
 
 /// Prefix of the head of a note that holds the names in `Vary`; no reason begins with it.
@@ -67,7 +66,8 @@ impl VisitorSigns {
         }
     }
 
-    /// Writes the key of an address's note into `key`. Returns its hash, which has the address's owner.
+    /// Writes the key of an address's note into `key`. Returns the key's hash, which belongs to the same
+    /// owner as the address.
     fn place(self, primary: &[u8], hash: impl Fn(&[u8]) -> Hash, key: &mut Vec<u8>) -> Hash {
         key.clear();
         key.extend_from_slice(primary);
@@ -76,10 +76,10 @@ impl VisitorSigns {
     }
 }
 
-/// Returns whether a reason also holds for the next request, and is not a failure of the origin.
+/// Returns whether a reason also applies to the next request, and is not a failure of the origin.
 pub(crate) fn is_lasting(why: Why, status: u16) -> bool {
-    // An answer that sets a cookie is private to its visitor, whatever its status below 500. Other errors
-    // leave no note: while an origin fails, one request at a time is enough.
+    // An answer that sets a cookie is private to its visitor, if its status is below 500. Other errors leave
+    // no note: while an origin fails, one request at a time is enough.
     let is_failure = if why == Why::SetCookie { status >= 500 } else { status >= 400 };
     !is_failure
         && matches!(
@@ -101,8 +101,8 @@ pub(crate) fn is_lasting(why: Why, status: u16) -> bool {
 }
 
 /// Leaves a note for requests like this one. `bans` is the number of the latest purge that was known when the
-/// fetch began. `varies` has the names in the answer's `Vary`, and the request's fields. Runs on the owner's
-/// core.
+/// fetch began. `varies` holds the names in the answer's `Vary`, and the request's fields. Runs on the
+/// owner's core.
 pub(crate) fn leave(
     core: &Core,
     primary: &[u8],
@@ -136,8 +136,8 @@ pub(crate) fn leave(
     insert(core, hash, &key, reason.as_bytes(), now_s, bans);
 }
 
-/// Turns the key of an address's note into the key of a variant's note. Returns its hash, which has the
-/// address's owner.
+/// Turns the key of an address's note into the key of a variant's note. Returns the new key's hash, which
+/// belongs to the same owner as the address.
 fn variant(
     generation: u64,
     spec: &[u8],
@@ -239,7 +239,7 @@ fn find<'o>(
 /// Head of a note: the reason, or the names in `Vary`.
 type Says = SmallVec<[u8; 1024]>;
 
-/// Returns the head of a note and the time at which it expires; `None` if the note no longer holds.
+/// Returns the head of a note and the time at which it expires; `None` if the note no longer applies.
 fn read(core: &Core, note: &Object<'_>, hashes: (Hash, Hash), now_s: u64) -> Option<(Says, u64)> {
     let mut meta = StoredMeta::unpack(&note.meta())?;
     if core.invalidations.judge(note, &mut meta, hashes, None, now_s) == Verdict::Hard {
@@ -264,8 +264,8 @@ pub(crate) fn forget(core: &Core, primary: &[u8]) {
     }
 }
 
-/// Counts a request for a page that its origin answers. `is_by_cookie`: only the request's cookies keep the
-/// page from being shared.
+/// Counts a request for a page that was answered by its origin. `is_by_cookie`: only the request's cookies
+/// keep the page from being shared.
 pub(crate) fn count_page(
     core: &Core,
     site: SiteId,

@@ -143,8 +143,8 @@ pub(crate) struct InFlight {
 
 impl InFlight {
     /// Joins the fetch under way for a key, if there is one. If `is_still_good` returns false, the fetch's
-    /// answer was purged since the fetch began: then the fetch goes on for earlier requests only, and is not
-    /// stored. A request without `may_join` asks the origin alone.
+    /// answer was purged since the fetch began: then the fetch continues only for requests that joined
+    /// earlier, and is not stored. A request without `may_join` asks the origin alone.
     pub(crate) fn join(
         &mut self,
         want: FetchRequest,
@@ -159,14 +159,15 @@ impl InFlight {
         // The two accelerators would wait for each other.
         let is_circle = under_way.asks_peer && want.request.is_of_peer;
         if under_way.is_alone || !may_join || is_circle || under_way.request.key != want.request.key {
-            // The object is being written to the file, and can be read once that is done; or it is unlikely
-            // to be storable; or two keys have the same 64-bit hash, and asking alone is right for that too.
+            // The object is being written to the file and can be read once it is complete; or it is unlikely
+            // to be storable; or two keys have the same 64-bit hash. In each case the request asks the origin
+            // on its own.
             return Place::Alone(want);
         }
         let is_purged =
             under_way.started.as_ref().is_some_and(|shared| !is_still_good(&want.request, &shared.response));
-        // No request joins an answer that is only for those who already waited. The next request begins the
-        // next fetch, which further requests join.
+        // No request joins an answer that is only for requests that were already waiting. The next request
+        // begins the next fetch, which further requests join.
         let is_over = under_way
             .started
             .as_ref()
@@ -177,7 +178,7 @@ impl InFlight {
         }
         Trace::joins(want.request.trace.as_ref(), under_way.request.trace.as_ref());
         match &under_way.started {
-            // The head arrived so long ago that it is stale for this request; the fetch goes on for earlier
+            // The head arrived so long ago that it is stale for this request; the fetch continues for earlier
             // requests.
             Some(shared) if !shared.response.is_fresh(now_s) => return Place::Alone(want),
             Some(shared) => answer(want.reply, shared.join(true)),
@@ -186,7 +187,7 @@ impl InFlight {
         Place::Joined
     }
 
-    /// Enters a new fetch; the table has no entry for the hash of its key yet.
+    /// Adds a new fetch. The table must have no entry for the hash of its key yet.
     pub(crate) fn begin(&mut self, FetchRequest { request, no_collapse, .. }: &FetchRequest) -> Number {
         let number = self.begun;
         self.begun += 1;
@@ -213,7 +214,7 @@ impl InFlight {
         }
     }
 
-    /// Returns whether a fetch was purged or became invalid meanwhile.
+    /// Returns whether a fetch was purged or invalidated since it began.
     pub(crate) fn is_forgotten(&self, number: Number) -> bool {
         self.fetches.get(&number.hash).is_none_or(|under_way| under_way.number != number.number)
     }
@@ -227,7 +228,7 @@ impl InFlight {
     }
 
     /// Keeps the response body for the client that asked first, and returns the waiting requests. The fetch
-    /// stays in the table, so that the object is stored once, and not at all if it is purged meanwhile.
+    /// stays in the table, so that the object is stored once, and not at all if it is purged in the meantime.
     pub(crate) fn go_alone(&mut self, number: Number) -> Vec<Reply> {
         self.of(number)
             .map(|under_way| {
@@ -256,8 +257,8 @@ impl InFlight {
 
     /// Removes the fetches for an object and its variants from the table, because the object was purged or
     /// invalidated. Their responses are not stored, no request joins them any more, and waiting requests ask
-    /// again. A client that already reads a response goes on, and so does the client for which the fetch
-    /// began: they asked before the purge. Returns whether there was such a fetch.
+    /// again. A client that is already reading a response continues to read it, and so does the client for
+    /// which the fetch began: they asked before the purge. Returns whether there was such a fetch.
     pub(crate) fn forget(&mut self, primary: &[u8]) -> bool {
         // A variant's key has another hash than the URL's, so all fetches are searched; there are only a few.
         let forgotten: Vec<_> =
@@ -324,7 +325,8 @@ mod tests {
             let number = table.begin(&want(no_collapse).0);
             let (second, mut answered) = want(no_collapse);
             assert_eq!(matches!(table.join(second, true, 0, |_, _| true), Place::Joined), waits);
-            // A waiting request has no answer yet; another has been given back to ask alone.
+            // A waiting request has no answer yet; a request that does not wait has been returned and must
+            // ask the origin on its own.
             assert_eq!(matches!(answered.try_recv(), Err(oneshot::error::TryRecvError::Empty)), waits);
             assert_eq!(table.end(number).len(), usize::from(waits));
             assert!(matches!(table.join(want(false).0, true, 0, |_, _| true), Place::Vacant(_)));

@@ -35,8 +35,8 @@ pub(crate) struct StorePlan {
     /// True if later requests find the answer. Otherwise only the waiting requests read it, and it is then
     /// dropped.
     pub(crate) is_kept: bool,
-    /// True if the request had a cookie and the answer is shared because of its max-age alone, not because it
-    /// says that all clients may have it.
+    /// True if the request had a cookie and the answer is shared because of its max-age alone, without an
+    /// explicit statement that all clients may get it.
     pub(crate) is_shared_by_age: bool,
 }
 
@@ -69,7 +69,7 @@ pub(crate) fn times(requested_ms: u64) -> Times {
     Times { request_s: requested_ms / 1000, response_s: clock::unix_s() }
 }
 
-/// Returns the request's facts as those of a fetch, which is always a GET.
+/// Returns the request's facts for a fetch, whose method is always GET.
 pub(crate) fn asked(core: &Core, request: &Request) -> RequestFacts {
     RequestFacts { method: Method::Get, ..core.facts_of(request) }
 }
@@ -188,9 +188,9 @@ pub(crate) fn omitted(core: &Core, site: SiteId, said: &[Box<str>]) -> Vec<Box<s
 }
 
 /// Returns the freshness of a response that had expired on arrival, for the requests that waited for it. They
-/// get it as if it had arrived at once, if it would have been fresh then, no credentials are involved, and
-/// the response does not require validation. With `--cookies rfc` the letter of RFC 9111 §4.2.3 applies, by
-/// which the origin's response time counts as age.
+/// get it as if it had arrived immediately, if it would have been fresh then, no credentials are involved,
+/// and the response does not require validation. With `--cookies rfc` the letter of RFC 9111 §4.2.3 applies,
+/// by which the origin's response time counts as age.
 fn freshness_on_arrival(
     core: &Core,
     request: &Request,
@@ -231,7 +231,7 @@ fn has_room_for_query(
         core.queries.note_other_bytes(bytes);
         return true;
     };
-    // A large object takes room as its slices arrive. An object that is already stored has its room.
+    // A large object reserves room as its slices arrive. An object that is already stored needs no new room.
     let is_large = response.length.is_some_and(|length| length > core.store.object_bytes_max());
     if is_large || core.shard_mut().lookup_owned(hash, key).is_some() {
         return true;
@@ -257,9 +257,9 @@ fn has_room_for_query(
     }
 }
 
-/// Returns the freshness of an answer that a peer sent. An operator's lifetime counts from the arrival at the
-/// peer, and does not begin again here. At least a second of it is left, so that the waiting requests get the
-/// answer.
+/// Returns the freshness of an answer that a peer sent. A lifetime set by an operator counts from the arrival
+/// at the peer, and does not start again here. At least one second of it remains, so that the waiting
+/// requests get the answer.
 pub(crate) fn of_peer(freshness: Freshness) -> Freshness {
     if !freshness.source.is_operators() {
         return freshness;
@@ -316,8 +316,8 @@ pub(crate) fn tag_words(core: &Core, head: &ResponseHead<'_, '_>) -> Vec<u8> {
     tags::text(head.headers.iter(), &core.config.tags)
 }
 
-/// Returns whether an answer varies by a field that describes the client's certificate: clients' own values
-/// of such fields are not in any key.
+/// Returns whether an answer varies by a field that describes the client's certificate. The values that
+/// clients themselves send in such fields are not part of any key.
 fn names_certificate(core: &Core, facts: &ResponseFacts) -> bool {
     let ours = core.sites.table.certificate_fields();
     !ours.is_empty()

@@ -83,7 +83,7 @@ pub(crate) async fn ask(
         let told = tokio::select! {
             biased;
             told = &mut said => told,
-            // The fetch goes on without this client: its answer may be stored, and other requests may wait
+            // The fetch continues without this client: its answer may be stored, and other requests may wait
             // for it.
             () = client.gone() => return None,
         };
@@ -213,9 +213,10 @@ async fn fetch(
                 return with_core(|core| core.count(Counter::FetchesGivenUp));
             }
             Err(SendError::Origin(error)) => {
-                // Silence on a request that the origin answered before counts against the origin. Silence on
-                // any other request may be the request's fault; otherwise a client could make a whole site be
-                // served stale by requesting something that the origin cannot answer.
+                // If the origin does not answer a request that it has answered before, the failure counts
+                // against the origin. If it does not answer another request, the request itself may be the
+                // cause; otherwise a client could make a whole site be served stale by requesting something
+                // that the origin cannot answer.
                 let is_origins = error.is_unreachable() || error.is_silence() && stands_in(&known);
                 with_core_of(&request, |core| {
                     core.count(Counter::of_origin_error(&error));
@@ -328,7 +329,8 @@ fn slice_misfit(
     }
     if fit == Fit::OtherVersion {
         // The first time, the origin has changed the object. If it happens again, the origin's servers have
-        // different versions, or the object is generated for each request: it is passed for a while.
+        // different versions, or the object is generated for each request: requests for it are passed for a
+        // while.
         let now_ms = clock::monotonic_ms();
         if core.versions_differ.has(block.object, now_ms) {
             let facts = core.facts_of(request);
@@ -378,9 +380,9 @@ async fn yield_to_hits() {
     }
 }
 
-/// Sends the request as for the store, with conditions on the `known` object, and waits for the head of the
-/// answer. With `entry`, an exchange that ends at its client's FIN ([`fin`]) is given up once the client has
-/// gone and no other request waits for the answer.
+/// Sends the request of a fetch for the store, with conditions on the `known` object, and waits for the head
+/// of the answer. With `entry`, an exchange that ends at its client's FIN ([`fin`]) is given up once the
+/// client has gone and no other request waits for the answer.
 async fn exchange(
     request: &Request,
     known: Option<&StaleObject>,
@@ -428,7 +430,8 @@ pub(crate) struct NoClientLeft;
 /// origin are dropped.
 pub(crate) struct Leader<'a> {
     pub(crate) reply: Option<&'a mut Reply>,
-    /// True if a peer is asked: its 102 answers only mean that it still waits, and are not passed on.
+    /// True if the request is sent to a peer: its 102 answers only mean that it is still waiting, and are not
+    /// forwarded.
     pub(crate) is_of_peer: bool,
     /// The fetch's entry in the table, for an exchange that ends at its client's FIN ([`fin`]): that exchange
     /// is given up once the client has gone and no other request waits.

@@ -1,11 +1,11 @@
 //! Share of the store used by the queries of one path: with made-up queries (`?x=1`, `?x=2`, …) any client
 //! could fill the store with copies of one page.
 //!
-//! A path's new queries are stored as they come while the store has room, and until they use half of its
-//! capacity. Beyond that, a query is stored at its second request
+//! A path's new queries are stored at their first request while the store has room, and until they use half
+//! of its capacity. Beyond that, a query is stored at its second request
 //! ([`refused_keys`](crate::fetch::refused_keys)). A path's share shrinks as the store accepts other objects,
-//! which evict the path's own. A path that lost its slot in the table
-//! ([`direct_mapped_table`](crate::core::direct_mapped_table)) begins again.
+//! which evict the path's own. The count of a path that lost its slot in the table
+//! ([`direct_mapped_table`](crate::core::direct_mapped_table)) starts at zero again.
 
 use std::cell::Cell;
 
@@ -13,7 +13,7 @@ use engine::store::Hash;
 
 use crate::{core::direct_mapped_table::DirectMappedTable, fetch::refused_keys::RefusedKeys};
 
-/// Paths that a core counts.
+/// Number of paths that each core counts.
 const PATHS: usize = 1024;
 /// Divisor: the queries of one path may use 1/`SHARE` of the store.
 const SHARE: u64 = 2;
@@ -66,7 +66,7 @@ impl Queries {
         self.all.set(self.all.get().saturating_add(bytes));
     }
 
-    /// Decides on an answer of `bytes` bytes under a key of a path that is not stored yet.
+    /// Decides whether to store an answer of `bytes` bytes under a key of the path that is not stored yet.
     pub(crate) fn admit(
         &self,
         path: Hash,
@@ -79,7 +79,7 @@ impl Queries {
         let all = self.all.get();
         let PathUsage { bytes: taken, at } = self.usage.get(path).unwrap_or_default();
         // The store evicts its oldest bytes first, so the path has lost the same fraction of its bytes as the
-        // store has replaced since.
+        // whole store has replaced since then.
         let since = all.saturating_sub(at).min(capacity);
         let left = u128::from(taken) * u128::from(capacity - since) / u128::from(capacity);
         let left = u64::try_from(left).unwrap_or(u64::MAX);

@@ -10,7 +10,8 @@ use crate::core::direct_mapped_table::DirectMappedTable;
 
 /// Slots of the table on each core.
 const PLACES: usize = 1024;
-/// Milliseconds for which an event is kept: each core asks a failing origin for an object once in this time.
+/// Milliseconds for which an event is kept: each core asks a failing origin for an object at most once in
+/// this time.
 const FOR_MS: u64 = 1000;
 
 /// Objects for which an event was recorded recently, each with the time until which the event counts.

@@ -1,4 +1,5 @@
-//! Keys whose first request was not stored: a second request within a minute is stored.
+//! Keys for which the answer to the first request was not stored: the answer to a second request within a
+//! minute is stored.
 //!
 //! A bound on new objects of a path or an address must not keep out the objects that visitors want. Keys that
 //! a client makes up are requested once each, while visitors request the same key again. A key that lost its

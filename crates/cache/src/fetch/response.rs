@@ -27,7 +27,8 @@ pub(crate) struct Response {
     /// Variant of a response that varies: the names of the fields, and the variant's key.
     pub(crate) variant: Option<Variant>,
     /// True if requests that waited for this response get it although it had expired on arrival: it would
-    /// have been fresh if it had arrived at once, and nothing forbids that (`judge::freshness_on_arrival`).
+    /// have been fresh if it had arrived immediately, and nothing forbids that
+    /// (`judge::freshness_on_arrival`).
     pub(crate) may_be_late: bool,
 }
 
@@ -36,7 +37,7 @@ pub(crate) struct Response {
 pub(crate) enum Misfit {
     /// The response is stale for that request, and waiting for another fetch would not help.
     Stale,
-    /// The response is another variant, is not allowed for such visitors, or was purged meanwhile.
+    /// The response is another variant, is not allowed for such visitors, or was purged in the meantime.
     Other,
 }
 
@@ -144,8 +145,8 @@ impl Response {
         }
     }
 
-    /// Returns whether a request that waited gets this response as if it had arrived at once. The limits on
-    /// age in the request itself still apply.
+    /// Returns whether a request that waited gets this response as if it had arrived immediately. The limits
+    /// on age in the request itself still apply.
     fn is_in_time(&self, facts: &RequestFacts, now_s: u64) -> bool {
         let said = &facts.directives;
         let is_young = |max_s: u32| max_s > 0 && self.meta.age_s(now_s) <= u64::from(max_s);

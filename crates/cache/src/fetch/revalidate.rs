@@ -1,12 +1,12 @@
 //! Revalidation of stale objects with their origin (RFC 9111 §4.3), and the effect of its answer.
 //!
 //! ```text
-//!  stored, stale ─ OwnerReply::of ▶ If-None-Match, If-Modified-Since ─▶ origin ─┬ 304: freshen ─▶ younger head, same body
-//!                                                                           ├ 2xx … : stored in its place
+//!  stored, stale ─ OwnerReply::of ▶ If-None-Match, If-Modified-Since ─▶ origin ─┬ 304: freshen ─▶ updated head, same body
+//!                                                                           ├ 2xx … : replaces the object
 //!                                                                           └ fails: served stale, if allowed
 //! ```
-//! Runs on the owner's core. Where the data is: the validators are copied for the time of the exchange; the
-//! body stays in the store.
+//! Runs on the owner's core. The validators are copied for the duration of the exchange; the body stays in
+//! the store.
 
 use engine::{
     cores::clock,
@@ -43,7 +43,8 @@ pub(crate) struct StaleObject {
 
 /// Result of the owner's lookup for a request.
 pub(crate) enum OwnerReply {
-    /// A usable record: an answer that is fresh by now, or the names in `Vary`, by which the lookup goes on.
+    /// A usable record: an answer that is fresh by now, or the names in `Vary`, with which the lookup
+    /// continues.
     Usable,
     /// A stale object to revalidate, or to serve if the origin fails.
     Known(StaleObject),
@@ -52,8 +53,8 @@ pub(crate) enum OwnerReply {
 }
 
 impl OwnerReply {
-    /// Looks up the object. `anew`: even a fresh object does not answer the request. An object that matches a
-    /// purge is dropped.
+    /// Looks up the object. With `bypass_stored`, even a fresh object does not answer the request. An object
+    /// that matches a purge is dropped.
     pub(crate) fn of(core: &Core, request: &Request, bypass_stored: bool) -> Self {
         let turn = core.reader.turn();
         let Lookup::Hit(object) = turn.lookup(request.hash, &request.key) else { return Self::Nothing };
@@ -153,7 +154,7 @@ pub(crate) enum FreshenOutcome {
     No,
 }
 
-/// Updates the head of an object by a 304 (RFC 9111 §3.2, §4.3.4). `bans` is the number of the latest purge
+/// Updates the head of an object with a 304 (RFC 9111 §3.2, §4.3.4). `bans` is the number of the latest purge
 /// that was known when the request was sent.
 pub(crate) fn freshen(
     core: &Core,

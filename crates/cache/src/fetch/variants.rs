@@ -1,10 +1,11 @@
 //! Number of stored variants of an address: with a field by which the origin varies, any client could fill
 //! the store with copies of one page.
 //!
-//! Up to the bound, variants are stored as they come. Beyond it a variant is stored at its second request: a
-//! made-up variant is requested once, and a variant that visitors want is never kept out, whatever any client
-//! sends. An address that lost its slot ([`direct_mapped_table`](crate::core::direct_mapped_table)) begins
-//! again. A variant that is already stored may always be replaced.
+//! Up to the bound, variants are stored at their first request. Beyond it a variant is stored at its second
+//! request: a made-up variant is requested once, and a variant that visitors want is never kept out, whatever
+//! any client sends. The count of an address that lost its slot
+//! ([`direct_mapped_table`](crate::core::direct_mapped_table)) starts at zero again. A variant that is
+//! already stored may always be replaced.
 
 use engine::store::Hash;
 

@@ -13,9 +13,9 @@ use crate::{
     site::SiteTable,
 };
 
-/// Checks a URL, LF, and a reference in the answer to a request for the URL. The URL's key equals the twin's,
-/// in whatever form the URL is requested; the key splits into the URL again; and the reference resolves as by
-/// RFC 3986, or not at all.
+/// Checks the keys of an address. The input is a URL, an LF, and a reference in the answer to a request for
+/// that URL. The URL's key equals the twin's, in whatever form the URL is requested; the URL can be recovered
+/// from the key; and the reference resolves as RFC 3986 says, or not at all.
 pub fn cache_key(bytes: &[u8]) {
     let (url, reference) = match bytes.iter().position(|byte| *byte == b'\n') {
         Some(lf) => (&bytes[..lf], &bytes[lf + 1..]),
@@ -159,7 +159,7 @@ fn check_reference(base: Option<Base<'_>>, reference: &[u8]) {
     assert_eq!(got, want, "{:?} at {base:?}", reference.escape_ascii().to_string());
 }
 
-/// Resolves references to the base's own origin by RFC 3986, 5.2, step by step.
+/// Resolves references to the base's own origin step by step, as RFC 3986 §5.2 says.
 fn resolve(base: &Base<'_>, reference: &str) -> Option<String> {
     if !reference.bytes().all(|byte| byte.is_ascii_graphic()) {
         return None;
@@ -210,7 +210,7 @@ fn split_query(text: &str) -> (&str, &str) {
     text.split_at(text.find('?').unwrap_or(text.len()))
 }
 
-/// Removes dot segments by RFC 3986, 5.2.4, with its input and output buffers.
+/// Removes dot segments as in RFC 3986 §5.2.4, with an input and an output buffer.
 fn without_dots(path: &str) -> String {
     let (mut input, mut output) = (path.to_owned(), String::new());
     while !input.is_empty() {

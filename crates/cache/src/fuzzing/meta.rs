@@ -1,4 +1,4 @@
-//! Fuzz check of the metadata words beside a record (`response_head::meta`).
+//! Fuzz check of the metadata words stored with a record (`response_head::meta`).
 
 use engine::store::META_WORDS;
 

@@ -1,5 +1,6 @@
 //! Checks for fuzz targets that need private parts of this crate: storing and sharing of answers, keys, and
-//! the metadata words beside a record. Compiled only for the fuzzer, and for tests, which replay the seeds.
+//! the metadata words stored with a record. Compiled only for the fuzzer, and for tests, which replay the
+//! seeds.
 
 #![allow(clippy::expect_used, reason = "a check may fail")]
 

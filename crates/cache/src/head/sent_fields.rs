@@ -209,7 +209,7 @@ impl SentFields<'_> {
         !is_kept_here && !is_hop_by_hop(name, &self.head.headers)
     }
 
-    /// Appends the cookies of a line that a fetch for the store sends; returns `false` if there are none.
+    /// Appends those cookies of a line that a fetch for the store sends; returns `false` if there are none.
     fn append_cookies(&self, value: &[u8], out: &mut Vec<u8>) -> bool {
         match self.manner.rules.origin.sticky.as_deref() {
             Some(name) => ruled::append_other_cookies(value, name, out),
@@ -356,7 +356,8 @@ const NOT_KEYED: [&str; 22] = [
     "forwarded",
     "front-end-https",
     "http2-settings",
-    // RFC 3875 §4.1.18 turns this field into HTTP_PROXY, through which a program sends its own requests.
+    // RFC 3875 §4.1.18 turns this field into HTTP_PROXY, the proxy that many programs use for their own
+    // requests.
     "proxy",
     "proxy-authorization",
     "request-uri",
@@ -394,8 +395,8 @@ fn is_not_keyed(name: &str) -> bool {
         || NOT_KEYED_BEGINNINGS.iter().any(begins)
 }
 
-/// Fields that describe the visitor to an origin, and that only we may send. From a trusted proxy, the fields
-/// that we do not write ourselves are sent on.
+/// Fields that describe the visitor to an origin, and that only this accelerator may send. If a trusted proxy
+/// sent the request, those of the fields that we do not write ourselves are sent on.
 const OF_VISITOR: [&str; 2] = ["forwarded", "x-real-ip"];
 const OF_VISITOR_BEGINNING: &str = "x-forwarded-";
 /// Fields about the visitor that we write.

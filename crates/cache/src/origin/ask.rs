@@ -80,11 +80,11 @@ pub(crate) struct OriginRequest<'a> {
     pub(crate) answered: framing::RequestKind,
     /// The request may be sent again although the origin may have seen it (RFC 9110 §9.2.2).
     pub(crate) is_idempotent: bool,
-    /// Reason of the request for the log; `trace` names the client's request, and is `None` if the log has no
+    /// Reason for the request, as logged; `trace` names the client's request, and is `None` if the log has no
     /// reader.
     pub(crate) why: &'static str,
     pub(crate) trace: Option<&'a Arc<Trace>>,
-    /// Name of the server for the log, where that is not its address.
+    /// Name of the server in the log, if that is not its address.
     pub(crate) server: Option<&'a str>,
 }
 
@@ -105,9 +105,9 @@ impl OriginRequest<'_> {
     }
 }
 
-/// Sends a request and waits for the answer's head. Tries one member after another while a member cannot be
-/// reached, or ends the exchange without an answer and the request may be repeated. Until then nothing has
-/// been sent to the client.
+/// Sends a request and waits for the answer's head. Tries the next member if a member cannot be reached, or
+/// if it ends the exchange without an answer and the request may be repeated. Until then nothing has been
+/// sent to the client.
 pub(crate) async fn ask<S: RequestSender>(
     upstreams: &impl Upstreams,
     limits: &Limits,
@@ -204,7 +204,8 @@ impl<U: Upstreams> Attempt<'_, U> {
             }
             let mut sent = exchange.send(asked.head, limits.origin_first_byte_time_max).await;
             if sent.is_ok() && body.has_body() {
-                // The origin may answer before it has read all, and close: its answer counts.
+                // The origin may answer and close the connection before it has read the whole body: its
+                // answer counts.
                 match body.send(&mut exchange).await {
                     Ok(SendResult::Over | SendResult::Answered) => {}
                     Err(SendError::Origin(error)) => sent = Err(error),
@@ -278,8 +279,8 @@ pub(crate) enum UpgradeOutcome {
     Switched(Box<UpgradedConnection>),
 }
 
-/// Sends a request to switch protocols over a connection of its own. The request is not repeated once it was
-/// sent.
+/// Sends a request to switch protocols over a connection of its own. The request is not repeated once it has
+/// been sent.
 pub(crate) async fn switch<S: RequestSender>(
     upstreams: &impl Upstreams,
     limits: &Limits,

@@ -17,12 +17,12 @@ pub(super) struct Candidate {
 
 pub(super) type Candidates = SmallVec<[Candidate; 8]>;
 
-/// Load that a server takes for its own keys before another server is chosen, in percent of its fair share of
-/// the requests under way (consistent hashing with bounded loads, Mirrokni et al. 2016).
+/// Load up to which a server gets the requests for its own keys before another server is chosen, in percent
+/// of its fair share of the requests under way (consistent hashing with bounded loads, Mirrokni et al. 2016).
 const LOAD_PERCENT_MAX: u64 = 125;
 
-/// Chooses the servers in rotation, each as often as its weight says, with the picks of each server spread
-/// out (nginx's smooth weighted round robin). `turns` is the state of each member between two calls.
+/// Chooses the servers in rotation, each in proportion to its weight, with each server's picks spread out
+/// (nginx's smooth weighted round robin). `turns` is the state of each member between two calls.
 pub(super) fn round_robin(candidates: &[Candidate], turns: &mut [i64]) -> Option<usize> {
     let mut total = 0;
     for candidate in candidates {
@@ -59,8 +59,8 @@ pub(super) fn least_busy(candidates: &[Candidate], lot: u64) -> Option<usize> {
 }
 
 /// Chooses the same server for the same hash, unless that server is much busier than its share. Each server
-/// gets a score and the highest wins (rendezvous hashing, weighted as by Schindelhauer and Schomaker), so a
-/// server that is added or removed moves only its own keys.
+/// gets a score and the highest wins (rendezvous hashing, weighted as proposed by Schindelhauer and
+/// Schomaker), so a server that is added or removed moves only its own keys.
 pub(super) fn by_hash(candidates: &[Candidate], hash: u64) -> Option<usize> {
     let busy: u64 = candidates.iter().map(|candidate| candidate.busy as u64).sum::<u64>() + 1;
     let total: u64 = candidates.iter().map(|candidate| u64::from(candidate.weight)).sum();

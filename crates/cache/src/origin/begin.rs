@@ -7,7 +7,7 @@
 //!                                            or an idle HTTP/1 connection              a shared connection then serves all
 //! ```
 //! An https server says at each handshake which protocol it speaks (ALPN); before the first handshake this is
-//! unknown. Requests that arrive meanwhile wait, so that not each of them opens a connection when one can be
+//! unknown. Requests that arrive before then wait, so that they do not each open a connection when one can be
 //! shared.
 
 use std::sync::Arc;
@@ -88,8 +88,8 @@ fn not_connected(upstreams: &impl Upstreams, id: MemberId, error: &OriginError) 
     }
 }
 
-/// Runs `with` on the connections to a server; fails with `NobodyUp` if no configuration has the server any
-/// more.
+/// Runs `with` on the connections to a server; fails with `NobodyUp` if no configuration contains the server
+/// any more.
 fn of<R>(
     upstreams: &impl Upstreams,
     id: MemberId,
@@ -204,7 +204,7 @@ impl<U: Upstreams> SharedBegin<'_, U> {
         exchange
     }
 
-    /// Takes a connection that is available at once.
+    /// Takes a connection that is immediately available.
     fn find(&self, leave: StreamLeave) -> Result<PoolResult, OriginError> {
         of(self.upstreams, self.id, |upstream| match upstream.place(leave) {
             Ok(place) => {

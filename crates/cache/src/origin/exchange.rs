@@ -1,4 +1,4 @@
-//! One exchange with an origin: sends a request, and receives the answer's head and body. Code beyond this
+//! One exchange with an origin: sends a request, and receives the answer's head and body. Code outside this
 //! file does not know which protocol the connection speaks.
 //!
 //! ```text
@@ -317,15 +317,15 @@ impl AnswerHead {
     }
 
     /// Takes the half that sends the rest of the request, if the answer came before all of the request was
-    /// sent. The answer may wait for that rest, so the limit between two bytes is raised to `at_most`.
+    /// sent. The answer may wait for that rest, so the time limit between two bytes is raised to `at_most`.
     pub(crate) fn take_half(&mut self, at_most: Duration) -> Option<RequestHalf> {
         let half = self.half.take()?;
         self.wait_between_bytes(at_most.max(self.patience.between_bytes));
         Some(*half)
     }
 
-    /// Returns whether the answer is an event stream (HTML, "Server-sent events"), which may be silent for
-    /// long.
+    /// Returns whether the answer is an event stream (HTML, "Server-sent events"), which may be silent for a
+    /// long time.
     pub(crate) fn is_event_stream(&self) -> bool {
         let essence =
             |value: &[u8]| value.split(|&b| b == b';').next().unwrap_or_default().trim_ascii().to_vec();
@@ -412,8 +412,8 @@ impl AnswerHead {
         }
     }
 
-    /// Moves a passed exchange that may last long (events, long polls, a client that reads slowly) from the
-    /// count of exchanges to the count of lasting ones, if there is room among those.
+    /// Counts a passed exchange that may last long (events, long polls, a client that reads slowly) as a
+    /// long-lived exchange and no longer as an ordinary one, if there is room for another of those.
     pub(crate) fn count_as_lasting(&mut self) {
         self.permit.outlast();
     }

@@ -1,13 +1,13 @@
 //! An origin as a group of servers, and the choice of the server for a request.
 //!
 //! ```text
-//!  1. a visitor bound by a cookie: that server, if it is up, or drained
-//!  2. by balance, of the servers that are up  (a server that is warming up has a part of its weight)
-//!  3. by balance, of the backup servers that are up
-//!  4. by balance, of the ejected servers: better than no answer
+//!  1. the server that sent the sliced object, or to which a cookie binds the visitor, if it is up or drained
+//!  2. a server that is up, by the group's balance  (a server that is warming up has a part of its weight)
+//!  3. a backup server that is up, by balance
+//!  4. an ejected server, by balance: better than no answer
 //! ```
-//! A server whose probes fail, that is drained, or that an operator has taken down is never chosen otherwise,
-//! and no server is chosen twice for one answer.
+//! A server whose probes fail, or that an operator has taken down, is never chosen; a drained server is
+//! chosen only by rule 1. No server is chosen twice for one answer.
 
 use std::sync::{
     Arc,
@@ -38,7 +38,7 @@ impl MemberId {
     }
 }
 
-/// Members of a group that were already asked, one bit each.
+/// Members of a group that have already been asked, one bit each.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct TriedMembers {
     members: u64,
@@ -69,7 +69,7 @@ pub(crate) struct Group {
     failing_until_ms: AtomicU64,
 }
 
-/// Time in milliseconds for which a failed origin is not asked by requests that a stored answer can satisfy.
+/// Milliseconds for which requests that a stored answer can satisfy are not sent to a failed origin.
 const RETRY_MS: u64 = 1000;
 
 /// Preferences of a request for a member.
@@ -129,7 +129,7 @@ impl Group {
         vec![0; self.places.len()].into()
     }
 
-    /// Chooses a member that was not asked yet. `turns` is this core's round robin state, one number per
+    /// Chooses a member that has not been asked yet. `turns` is this core's round robin state, one number per
     /// member.
     pub(crate) fn choose(
         &self,
@@ -202,8 +202,8 @@ impl Group {
         Wish { hash, stays_with, block_of: 0 }
     }
 
-    /// Returns the tag that a stored object keeps of the member that sent it; 0 if the origin has only one
-    /// member.
+    /// Returns the tag by which a stored object identifies the member that sent it; 0 if the origin has only
+    /// one member.
     pub(crate) fn tag(&self, member: MemberId) -> u32 {
         if self.places.len() < 2 {
             return 0;

@@ -1,13 +1,13 @@
-//! Health of a server: the operator's decision, the results of probes, and of its exchanges.
+//! Health of a server: the operator's decision, and the results of its probes and exchanges.
 //!
 //! ```text
-//!            eject_after failures, one after the other        eject_time (doubled each time)
+//!            eject_after consecutive failures                 eject_time (doubled each time)
 //!   Up ─────────────────────────────────────────▶ Ejected ─────────────────────────────▶ Warming ── slow_start ──▶ Up
 //!    └── of the last `window` probes fewer than `threshold` were good ─▶ Sick ─ enough are ─▶ ┘
-//!   Drained, Down: an operator says so, whatever else is true
+//!   Drained, Down: set by an operator, whatever the probes and exchanges show
 //! ```
-//! Every core reads this state for each request to an origin, and writes it on a change: nothing here is a
-//! lock. Two cores that write at once may count one failure as two or as one, which does no harm.
+//! Every core reads this state for each request to an origin, and writes it on a change: there are no locks.
+//! Two cores that write at once may count one failure as two or as one, which does no harm.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed},
@@ -21,7 +21,7 @@ const DOUBLED_MAX: u32 = 5;
 /// Steps in which a returning server's weight grows; it begins with one step.
 pub(super) const WARMING_STEPS: u32 = 16;
 
-/// Decision of an operator on a server.
+/// Decision of an operator about a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ByHand {
     /// No decision: the server is used while it is healthy.
@@ -91,7 +91,8 @@ pub(super) struct Health {
     rules: HealthRules,
     by_hand: AtomicU8,
     is_sick: AtomicBool,
-    /// Results of the last probes, the newest in the lowest bit. Probes before the first count as good.
+    /// Results of the last probes, the newest in the lowest bit. Probes that have not been made yet count as
+    /// good.
     probes: AtomicU64,
     /// Failures since the last success.
     failures: AtomicU32,

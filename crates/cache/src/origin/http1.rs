@@ -51,7 +51,7 @@ async fn append(stream: &mut (impl AsyncRead + Unpin), to: &mut Vec<u8>) -> io::
     .await
 }
 
-/// Sends all bytes, and flushes, so that the TLS layer holds none back.
+/// Sends all bytes, and flushes, so that the TLS layer keeps none in its buffer.
 async fn write_all(writer: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> io::Result<()> {
     writer.write_all(bytes).await?;
     writer.flush().await
@@ -60,11 +60,11 @@ async fn write_all(writer: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> io::
 /// A request over an HTTP/1 connection.
 pub(super) struct Talk {
     line: Line,
-    /// Received bytes that were not processed yet: the beginning of the answer.
+    /// Received bytes that have not been processed yet: the beginning of the answer.
     received: Vec<u8>,
-    /// The request has a body. The origin may answer without having read it, and then take it for the next
-    /// request: some servers never read the body of a GET (Python's file server), or do not know chunks. So
-    /// the connection ends with the answer, and no other request follows on it.
+    /// The request has a body. The origin may answer without having read it, and then mistake the body for
+    /// the next request: some servers never read the body of a GET (Python's file server), or do not know
+    /// chunks. So the connection ends with the answer, and no other request follows on it.
     is_last: bool,
     /// The chunk of the request's body that is being sent.
     chunk: Vec<u8>,
@@ -77,7 +77,7 @@ pub(super) struct Talk {
 /// Body of an answer over an HTTP/1 connection.
 pub(super) struct Body {
     line: Line,
-    /// Bytes that were read; those from `early_at` on were not decoded yet.
+    /// Bytes that were read; those from `early_at` on have not been decoded yet.
     early: Vec<u8>,
     early_at: usize,
     decoder: BodyDecoder,
@@ -140,7 +140,7 @@ impl Talk {
         }
         let (mut reader, mut writer) = split(line);
         let writing = async {
-            // A write that is dropped while it waits has taken nothing, so `at` is right.
+            // A write that is dropped while it waits has sent nothing, so `at` is still correct.
             while at < bytes.len() {
                 match writer.write(&bytes[at..]).await? {
                     0 => return Err(io::ErrorKind::WriteZero.into()),

@@ -56,7 +56,7 @@ impl Line {
                 let mut cx = Context::from_waker(Waker::noop());
                 Pin::new(stream).poll_read(&mut cx, &mut ReadBuf::new(&mut room)).is_pending()
             }
-            // A connection in halves ends with its answer, and is never kept.
+            // A connection that was split into halves ends with its answer, and is never reused.
             Self::Answering(_) => false,
         }
     }

@@ -133,8 +133,8 @@ pub struct MemberSaid {
     pub requests: u64,
     /// Exchanges that failed before an answer.
     pub failures: u64,
-    /// Number of good probes, and the number of latest probes that it is counted among; `None` if the server
-    /// is not probed.
+    /// Number of good probes, and the number of most recent probes among which they are counted; `None` if
+    /// the server is not probed.
     pub probes: Option<(u32, u32)>,
 }
 
@@ -211,7 +211,7 @@ impl Member {
         self.probe.path.is_some()
     }
 
-    /// Records the result of a probe, with the reason of a failure.
+    /// Records the result of a probe, with the reason for a failure.
     pub(super) fn probed(&self, found: Result<(), String>, now_ms: u64) {
         let is_changed = self.health.probed(found.is_ok(), now_ms);
         match found {
@@ -296,7 +296,7 @@ impl Member {
         if answered != good {
             self.good.store(answered, Relaxed);
         }
-        // Small requests leave at once; if the option cannot be set, only latency suffers.
+        // Small requests are sent immediately; if the option cannot be set, only latency suffers.
         let _ = stream.set_nodelay(true);
         match &self.tls {
             Some(tls) => self.secured(tls, stream, offered).await,

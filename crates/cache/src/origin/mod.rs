@@ -55,7 +55,7 @@ pub(crate) use said::Servers;
 pub(crate) use shares::Client;
 pub(crate) use upstream::{Permit, Pools, Upstream, Upstreams};
 
-/// Events for the counters, of HTTP/2 connections and of waiting requests.
+/// Events of HTTP/2 connections and of waiting requests, for the counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OriginEvent {
     /// A connection was opened.
@@ -93,7 +93,7 @@ pub(crate) enum OriginError {
     /// The TLS handshake failed, for example because the certificate is for another name.
     #[error("TLS with the origin failed: {0}")]
     Tls(String),
-    /// None of the origin's servers may be asked: their probes fail, or an operator has taken them out.
+    /// None of the origin's servers may be used: their probes fail, or an operator has taken them out.
     #[error("no server of the origin is available")]
     NobodyUp,
     /// The origin's name was not resolved in time.
@@ -229,7 +229,7 @@ impl OriginError {
     }
 }
 
-/// Returns whether the error comes from our own system, and is no sign of a fault of the origin.
+/// Returns whether the error comes from our own system, and does not indicate a fault of the origin.
 fn is_ours(error: &io::Error) -> bool {
     // ENOMEM, ENFILE, EMFILE, ENOBUFS (errno(3)); EADDRNOTAVAIL: no port is left.
     const OURS: [i32; 4] = [12, 23, 24, 105];

@@ -1,10 +1,11 @@
-//! Name lookup: in the hosts file and in DNS, by the system's configuration, with the answer's time to live.
+//! Name lookup: in the hosts file and in DNS, according to the system's configuration, with the answer's time
+//! to live.
 //!
-//! The system's own lookup (`getaddrinfo`) returns no time to live, and holds a thread for as long as its
-//! servers take. So `hickory-resolver` is used, configured by `/etc/resolv.conf`; both files are read again
-//! when they change. A name that DNS does not have may be known to the system in another way
-//! (`nsswitch.conf`: a directory, multicast on the local network). The system is asked then, unless DNS
-//! servers are configured for us.
+//! The system's own lookup (`getaddrinfo`) returns no time to live, and blocks a thread until its servers
+//! answer. So `hickory-resolver` is used, configured by `/etc/resolv.conf`; both files are read again when
+//! they change. A name that DNS does not have may be known to the system in another way (`nsswitch.conf`: a
+//! directory, multicast on the local network). The system is asked then, unless DNS servers are configured
+//! for us.
 
 use std::{
     cell::RefCell,
@@ -25,7 +26,7 @@ use super::resolve::ADDRESSES_MAX;
 
 /// Longest time for which a negative answer is used.
 const NONE_FOR_MAX: Duration = Duration::from_secs(1);
-/// Time limit of a DNS server that is configured for us; it is asked twice.
+/// Time limit for a query to a DNS server that is configured for us; the server is asked twice.
 const SERVER_TIME_MAX: Duration = Duration::from_secs(2);
 /// Lifetime of the system's own answer, which has no time to live.
 const SYSTEM_FRESH_FOR: Duration = Duration::from_secs(30);
@@ -81,7 +82,7 @@ impl LookUps {
         Self { servers, resolver: RefCell::new(None) }
     }
 
-    /// Returns the addresses of a name, or the reason of a failure.
+    /// Returns the addresses of a name, or the reason for the failure.
     pub(super) async fn look_up(&self, host: &str) -> Result<Answer, String> {
         let is_of_system = self.servers.is_empty();
         let found = match self.resolver() {

@@ -61,10 +61,10 @@ impl Pool {
     }
 
     /// Closes connections to origins that have been idle for too long, and forgets servers that no
-    /// configuration has any more. Returns the time until the next connection will have been idle for too
-    /// long.
+    /// configuration contains any more. Returns the time until the next connection will have been idle for
+    /// too long.
     pub(crate) fn close_old(&mut self) -> Option<Duration> {
-        // Groups go first, because each holds its servers.
+        // Groups are removed first, because each group keeps its servers alive.
         self.turns.retain(|_, turns| Arc::strong_count(&turns.group) > 1);
         self.upstreams.retain(|_, upstream| Arc::strong_count(&upstream.member) > 1);
         self.upstreams.values_mut().filter_map(Upstream::close_old).min()

@@ -21,9 +21,10 @@ use crate::{
     request::OriginNeed,
 };
 
-/// Bytes read of an answer's head, and of its content; the expected text must be among them.
+/// Maximum number of bytes read of an answer's head, and of its content; the expected text must be among
+/// them.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
-/// Bytes of content read at once.
+/// Number of bytes of content per read.
 const READ_BYTES: usize = 4 << 10;
 
 /// Probes a server for as long as its core runs.

@@ -65,7 +65,8 @@ impl RequestHalf {
         self.out.len() - self.at
     }
 
-    /// Waits until all parts that were put are sent. Returns whether the body has ended with them.
+    /// Waits until all parts passed to [`put`](Self::put) have been sent. Returns whether the body has ended
+    /// with them.
     ///
     /// # Errors
     /// [`OriginError`] if the origin does not take the bytes.

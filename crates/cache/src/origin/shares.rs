@@ -44,7 +44,7 @@ impl Client {
     /// The client of requests that are not charged to anyone, and have no share.
     pub(crate) const NOBODY: Self = Self(None);
 
-    /// Returns the client at an address, by its key in the accounts.
+    /// Returns the client at an address, identified by its key in the accounts.
     pub(crate) fn at(address: IpAddr, key: ClientKey) -> Self {
         Self((!address.to_canonical().is_loopback()).then_some(key))
     }
@@ -126,8 +126,9 @@ impl Usage {
         let group = client.0.and_then(|key| key.group());
         let has_group_all =
             group.is_some_and(|group| self.places_of(group) >= self.share_max() * GROUP_SHARES);
-        // A waiting client has used its share, and may have more once fewer than half of all slots are in
-        // use. Or the client or its /48 has more than few slots, and may have more once the reserve is free.
+        // A waiting client either has used its share, and may have more once fewer than half of all slots are
+        // in use; or the client or its /48 already has more than a few slots, and may have more once the
+        // reserve is free.
         let bounds = [self.max.div_ceil(2), self.free_beyond_reserve()];
         if bounds.contains(&(self.all + 1)) || has_group_all {
             self.by_client.values().filter(|of| of.waiting > 0).for_each(|of| of.freed.notify_one());

@@ -25,14 +25,15 @@ use super::{
 };
 use crate::{config::Limits, request::OriginNeed};
 
-/// An idle connection, and the time since when it is idle.
+/// An idle connection, and the time since which it has been idle.
 struct Idle {
     line: Line,
     since: Instant,
 }
 
 /// Divisor: 1/`FOR_STORE_SHARE` of an origin's exchanges are reserved for fetches whose answers will be
-/// stored. Passed requests cannot take them, so 256 slow uploads do not keep a page from all other clients.
+/// stored. Passed requests cannot take them, so slow uploads, however many, do not keep a page from all other
+/// clients.
 const FOR_STORE_SHARE: usize = 4;
 
 /// One core's connections to one server.
@@ -163,9 +164,9 @@ impl StreamLeave {
 ///
 /// Bounds: `origin_connections_max` exchanges, of which a share is reserved for the store;
 /// `origin_lasting_max` passed answers whose head has been sent; `origin_queue_max` requests that wait. While
-/// more than half of one of these is in use, a client has a quarter of it at most ([`Shares`]). An upload
+/// more than half of one of these is in use, a client may use at most a quarter of it ([`Shares`]). An upload
 /// whose client is silent gives its slot back ([`Permit::pause`]). The server still has its request, so
-/// silent uploads have a limit of their own: as many as exchanges, and [`SILENT_MIN`] at least.
+/// silent uploads have a limit of their own: as high as that of exchanges, but at least [`SILENT_MIN`].
 pub(super) struct Permits {
     places: Places,
     lasting: Arc<Semaphore>,
@@ -203,8 +204,8 @@ struct PermitHold {
 }
 
 impl Permit {
-    /// Moves the exchange to the lasting ones, if there is room, and frees its slot. Returns whether there
-    /// was room.
+    /// Counts the exchange as long-lived instead of as an ordinary one, if there is room, and frees its slot.
+    /// Returns whether there was room.
     pub(crate) fn outlast(&mut self) -> bool {
         let permits = &self.permits;
         let Some(share) = permits.of_lasting.take(self.client) else { return false };
@@ -391,7 +392,7 @@ impl Upstream {
             self.idle.iter().take_while(|idle| now.duration_since(idle.since) >= self.idle_time_max).count();
         self.idle.drain(..old);
         let due = self.idle.first().map(|idle| now.duration_since(idle.since));
-        // HTTP/2 connections end when nothing holds them.
+        // HTTP/2 connections end when nothing refers to them any more.
         self.shared.retain(|connection| connection.idle_for().is_none_or(|idle| idle < self.idle_time_max));
         let shared = self.shared.iter().map(|connection| connection.idle_for().unwrap_or_default()).max();
         due.max(shared).map(|idle| self.idle_time_max.saturating_sub(idle))
@@ -400,14 +401,15 @@ impl Upstream {
 
 /// Access to the current core's connections to servers, which are plain memory of that core.
 pub(crate) trait Pools {
-    /// Runs `with` on the connections to one server; `None` if no configuration has that server any more.
+    /// Runs `with` on the connections to one server; `None` if no configuration contains that server any
+    /// more.
     fn upstream<R>(&self, member: MemberId, with: impl FnOnce(&mut Upstream) -> R) -> Option<R>;
 }
 
 /// Access to the servers of an origin.
 pub(crate) trait Upstreams: Pools {
-    /// Chooses the next member to ask, among those not asked yet; `None` if none is left, or enough were
-    /// asked.
+    /// Chooses the next member to ask, among those not asked yet; `None` if none is left, or the maximum
+    /// number has been asked.
     fn choose(&self, tried: &mut TriedMembers) -> Option<MemberId>;
 
     /// Records that a request is sent to another member because the previous one did not answer.

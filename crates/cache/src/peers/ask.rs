@@ -63,7 +63,7 @@ impl PeerQuery {
     }
 }
 
-/// Returns whether a peer may be asked for a request. Excluded are requests of another peer, and requests
+/// Returns whether a peer may be asked for a request. Excluded are requests from another peer, and requests
 /// with credentials, which go to the origin. While this accelerator may have missed purges for too long, no
 /// peer is asked.
 fn may_be_asked(core: &Core, request: &Request) -> bool {
@@ -156,7 +156,7 @@ async fn ask_once(
             PeerOutcome::Nothing
         }
         // Without an entry the client is not watched, so only a timeout gets here. A late peer has sent signs
-        // of life while it waited for its origin, so the origin is slow and not the peer.
+        // of life while it waited for its origin, so the slow one is the origin, not the peer.
         Ok(Err(SendError::Ours(_))) | Err(_) => PeerOutcome::Nothing,
     }
 }
@@ -167,7 +167,8 @@ pub(super) const fn is_usable(carried_out: u64, begun: u64) -> bool {
     carried_out >= begun
 }
 
-/// Judges a peer's answer by its MAC and by the purge that it was read under.
+/// Judges a peer's answer by its MAC, and by the last purge that the peer had applied when it looked up the
+/// object.
 fn judge_answer(
     peers: &Peers,
     peer: &Peer,

@@ -12,7 +12,7 @@ use crate::origin::mixed;
 pub(super) struct Candidate {
     /// Identity of the candidate, the same in every process.
     pub(super) seed: u64,
-    /// Number of keys that the candidate is fetching, by its last report.
+    /// Number of keys that the candidate is fetching, according to its last report.
     pub(super) load: usize,
 }
 

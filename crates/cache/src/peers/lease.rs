@@ -2,7 +2,7 @@
 //! applied.
 //!
 //! *Memory:* a few words that all cores read, and that one thread outside the loops writes rarely. Their
-//! cache line stays shared, so a hit pays one load. *Why a point in time and not a flag:* the thread that
+//! cache line stays shared, so a hit costs one load. *Why a point in time and not a flag:* the thread that
 //! would clear the flag may be stopped together with the loops. A point in time passes by itself.
 
 use std::sync::atomic::{
@@ -19,7 +19,7 @@ const ALONE: u64 = u64::MAX;
 const SEQUENCE_BITS: u32 = 44;
 
 /// Returns a purge's position in the order of all purges. Streams that were created one after the other have
-/// increasing generations, and sequences start again in each.
+/// increasing generations, and in each stream the sequence starts at 1 again.
 fn at(generation: u64, sequence: u64) -> u64 {
     let generation = generation.min((1 << (u64::BITS - SEQUENCE_BITS)) - 1);
     generation << SEQUENCE_BITS | sequence.min((1 << SEQUENCE_BITS) - 1)
@@ -81,7 +81,7 @@ impl Membership {
         }
     }
 
-    /// Records that a purge begins. Answers of peers that had not applied it are not stored any more. Called
+    /// Records that a purge begins. Answers from peers that have not applied it are no longer stored. Called
     /// before any core applies the purge.
     pub fn note_begun(&self, generation: u64, sequence: u64) {
         self.begun.fetch_max(at(generation, sequence), AcqRel);

@@ -6,9 +6,9 @@
 //!  Nighttrain-Peer: v1;how=hit;sequence=42;load=3;epoch=…;mac=…                MAC over the request's MAC and this field
 //! ```
 //! *What it proves:* the other side has the secret, the request is unchanged, it is for us and for this
-//! process (`epoch`), and it has not come before (`number`). No clock is needed: an epoch is a number that a
-//! process chooses at its start, and sends with each answer. The content and the heads of answers are not
-//! authenticated: their safety depends on the network between the two.
+//! process (`epoch`), and it has not been received before (`number`). No clock is needed: an epoch is a
+//! number that a process chooses when it starts, and sends with each answer. The content and the heads of
+//! answers are not authenticated: their safety depends on the network between the two.
 
 use std::{collections::HashMap, fmt::Write as _};
 

@@ -11,14 +11,14 @@
 //!            judged as an origin's; kept if it was asked for a moment ago ── its peer dies ─▶ the rest from the origin
 //! ```
 //! *Memory:* the table of peers is replaced as a whole; the counts of each peer are atomic words that misses
-//! write. A hit reads none of this. *No loops:* a request of a peer is answered from the store, a fetch of
+//! write. A hit reads none of this. *No loops:* a request from a peer is answered from the store, a fetch of
 //! ours, or the origin; it does not join a fetch that waits for a peer
 //! ([`in_flight`](crate::fetch::in_flight)). *Purges:* see [`PeerQuery`].
 //!
 //! *Bounds:* [`PEERS_MAX`](crate::config::PEERS_MAX) peers; a core's connections to each of them
-//! (`connections_max`), with no queue; requests of peers that are answered at once (`requests_max`);
-//! processes whose numbers are remembered ([`mark`]); the back-off of a failed peer ([`BACK_OFF_MIN`] to
-//! [`BACK_OFF_MAX`]).
+//! (`connections_max`), with no queue; requests from peers that are answered at the same time
+//! (`requests_max`); processes whose request numbers are remembered ([`mark`]); the back-off of a failed peer
+//! ([`BACK_OFF_MIN`] to [`BACK_OFF_MAX`]).
 
 mod ask;
 mod choice;
@@ -61,7 +61,7 @@ use crate::{
 #[expect(clippy::disallowed_types, reason = "a miss's path: held for the time of a few loads")]
 type Lock<T> = std::sync::Mutex<T>;
 
-/// First back-off of a failed peer, in which it is not asked.
+/// First back-off of a failed peer, during which no requests are sent to it.
 pub(crate) const BACK_OFF_MIN: Duration = Duration::from_secs(1);
 /// Longest back-off of a failed peer. The back-off doubles with each further failure.
 pub(crate) const BACK_OFF_MAX: Duration = Duration::from_secs(30);
@@ -103,7 +103,7 @@ pub(crate) struct Table {
 }
 
 impl Peers {
-    /// Sets up the peers by these rules. Limits that the rules leave open are those for origins.
+    /// Sets up the peers by these rules. Limits that the rules do not set are those for origins.
     ///
     /// # Errors
     /// [`SetUpError`] if no thread can resolve names, or the system has no random numbers.
@@ -171,7 +171,7 @@ impl Peers {
         (!chosen.is_own).then_some(chosen)
     }
 
-    /// Returns the owner of a key by the current loads and back-offs; `None` without peers.
+    /// Returns the owner of a key according to the current loads and back-offs; `None` without peers.
     pub(crate) fn owner(&self, primary: &[u8]) -> Option<Arc<Peer>> {
         self.chosen(primary, clock::monotonic_ms(), |_| true)
     }

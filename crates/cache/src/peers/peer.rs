@@ -69,7 +69,7 @@ impl Drop for Load {
 pub enum PeerStanding {
     /// This accelerator itself.
     Own,
-    /// The peer is asked.
+    /// The peer is up, and is asked.
     Up,
     /// The peer has failed, and is in back-off.
     Out,

@@ -1,4 +1,4 @@
-//! Handle of an accelerator's cluster: whether it may serve stored answers, and how it broadcasts the purges
+//! Handle to an accelerator's cluster: whether it may serve stored answers, and how it broadcasts the purges
 //! that a visitor's request asks for.
 //!
 //! The cache does not know the peers or the transport of the broadcast; the program that starts it supplies
@@ -31,14 +31,14 @@ pub trait PurgeBroadcast: Send + Sync {
     /// Broadcasts a purge. The future is ready when all accelerators are certain to receive it.
     ///
     /// # Errors
-    /// The reason why they will not.
+    /// Returns the reason if the purge may not reach all of them.
     fn broadcast(&self, what: Invalidate, is_soft: bool) -> BroadcastFuture;
 }
 
 /// Future of a broadcast.
 pub type BroadcastFuture = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
 
-/// Handle of the accelerator's cluster, shared by all cores.
+/// Handle to the accelerator's cluster, shared by all cores.
 #[derive(Clone, Default)]
 pub struct ClusterHandle {
     /// State of the lease and of applied purges.

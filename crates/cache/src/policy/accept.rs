@@ -4,7 +4,7 @@
 //! | field | normal form | of |
 //! |---|---|---|
 //! | `Accept-Encoding` | the accepted ones of `br`, `gzip`, `zstd`, in this order; else `identity` | RFC 9110 §12.5.3 |
-//! | `Accept-Language` | the ranges by falling quality, then in alphabetical order, in lower case | §12.5.4 |
+//! | `Accept-Language` | the ranges by descending quality, then in alphabetical order, in lower case | §12.5.4 |
 //!
 //! [`AcceptedCodings`] says which of our own codings a client accepts, for each answer.
 //!
@@ -65,7 +65,7 @@ fn quality(weight: &[u8]) -> Option<Quality> {
 pub struct AcceptedCodings {
     /// Qualities, indexed by the codings' numbers.
     of: [Quality; Coding::ALL.len()],
-    /// The client names `identity`, by itself or by `*`, and does not merely leave it open.
+    /// The client names `identity` or `*`, instead of merely not excluding uncoded content.
     is_identity_named: bool,
 }
 

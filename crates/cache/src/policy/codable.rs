@@ -1,5 +1,5 @@
 //! Rules on whether a response's content may be encoded for clients that accept it (RFC 9110 §8.4), or
-//! decoded for clients that do not accept the origin's coding. Either makes another representation of it.
+//! decoded for clients that do not accept the origin's coding. Both create another representation of it.
 //!
 //! Content stays as it is if the response says `no-transform` (RFC 9110 §7.7), or has a field about its exact
 //! bytes (RFC 9530, RFC 9421, Content-MD5), which would be false for other bytes.
@@ -70,7 +70,7 @@ impl LeftAlone {
         }
     }
 
-    /// Section of the RFC, or the setting, that has the rule.
+    /// Section of the RFC, or name of the setting, that states the rule.
     pub const fn section(self) -> &'static str {
         match self {
             Self::Off => "knob compress",

@@ -65,7 +65,7 @@ pub enum Verdict {
 /// would be a success (RFC 9110 §13.2.1). `body_bytes` is `None` while the length is unknown; a range is then
 /// ignored (RFC 9110 §14.2 permits it).
 ///
-/// Ranges that overlap are merged, and ranges whose gap is shorter than the head of a part. A request with
+/// Ranges that overlap are merged, as are ranges whose gap is shorter than the head of a part. A request with
 /// more than [`RANGES_MAX`] ranges, or with ranges in descending order, gets the whole body (RFC 9110 §14.2
 /// permits it, §17.15 advises it).
 #[inline]
@@ -94,7 +94,7 @@ pub fn evaluate(
     }
 }
 
-/// Returns the coding whose suffix a client's tag has after the stored tag `etag`.
+/// Returns the coding whose suffix follows the stored tag `etag` in a client's tag.
 fn coding_named(tag: &EntityTag<'_>, etag: &EntityTag<'_>) -> Option<Coding> {
     let suffix = tag.opaque.strip_prefix(etag.opaque)?;
     Coding::ALL.into_iter().find(|coding| coding.tag_suffix().as_bytes() == suffix)
@@ -121,8 +121,8 @@ pub fn has_decoded(headers: &Headers<'_, '_>, etag: &EntityTag<'_>) -> bool {
     tags.any(|tag| coding_named(&tag, etag) == Some(Coding::Decoded))
 }
 
-/// Returns the coding in which the client has the content by its `If-None-Match`, if the client still accepts
-/// it. The client is then not sent another coding instead.
+/// Returns the coding in which the client has the content according to its `If-None-Match`, if the client
+/// still accepts it. The client is then not sent another coding instead.
 pub fn coding_had(
     headers: &Headers<'_, '_>,
     etag: &EntityTag<'_>,
@@ -135,7 +135,8 @@ pub fn coding_had(
         .find(|coding| *coding != Coding::Decoded && accepted.accepts(*coding))
 }
 
-/// Returns the coding of the partial copy that a client wants to complete, by the tag in its `If-Range`.
+/// Returns the coding of the partial copy that a client wants to complete, as identified by the tag in its
+/// `If-Range`.
 pub fn coding_of_part(headers: &Headers<'_, '_>, etag: &EntityTag<'_>) -> Option<Coding> {
     let tag = headers.known(KnownHeader::IfRange).and_then(EntityTag::parse)?;
     // §13.1.5: parts of representations that match only weakly must not be combined.
@@ -191,7 +192,7 @@ fn range(headers: &Headers<'_, '_>, validators: &Validators<'_>, complete: u64) 
 /// Maximum number of ranges in one request.
 pub const RANGES_MAX: usize = 32;
 
-/// Longest gap that is sent with its neighbouring ranges: about the head of a part.
+/// Longest gap that is sent together with its neighbouring ranges: about the size of a part's head.
 const GAP_BYTES_MAX: u64 = 80;
 
 /// Result of merging the ranges of a request.

@@ -17,8 +17,8 @@ pub enum Seconds {
     /// The directive is absent.
     #[default]
     Absent,
-    /// The directive has no valid number, or occurs with different ones: a response that depends on it counts
-    /// as stale (RFC 9111 §4.2.1).
+    /// The directive has no valid number, or occurs several times with different numbers: a response that
+    /// depends on it counts as stale (RFC 9111 §4.2.1).
     Invalid,
     /// Number of seconds, at most 2³¹ (RFC 9111 §1.2.2).
     Of(u32),

@@ -16,7 +16,7 @@ use super::{
 const HEURISTIC_PART: u64 = 10;
 
 /// Longest heuristic freshness: a day. (RFC 7234 §5.5.4 asked for a warning beyond that; a page that was last
-/// changed ten years ago should not be kept for a year without a statement of its origin.)
+/// changed ten years ago should not be kept for a year unless its origin says so.)
 pub const HEURISTIC_LIFETIME_S_MAX: u32 = 24 * 60 * 60;
 
 /// Times of the exchange with the origin, in seconds since 1970.
@@ -71,7 +71,7 @@ impl Source {
         }
     }
 
-    /// Section of the RFC, or the setting, that has the rule.
+    /// Section of the RFC, or name of the setting, that states the rule.
     pub const fn section(self) -> &'static str {
         match self {
             Source::SMaxAge => "RFC 9111 §5.2.2.10",
@@ -104,9 +104,9 @@ pub struct Freshness {
     /// The response has a validator for revalidation.
     pub has_validator: bool,
     /// The response has fields that may not be stored (`private="…"`, `no-cache="…"`). The client whose
-    /// request was forwarded gets them, later clients do not.
+    /// request was forwarded gets them; later clients do not.
     pub omits_fields: bool,
-    /// The response may answer visitors with cookies, by the rule in effect when it was judged.
+    /// The response may answer visitors with cookies, according to the rule in effect when it was judged.
     pub for_cookies: bool,
     /// The response itself says that visitors with cookies may share it, or by which cookies it differs.
     pub said_for_all: bool,

@@ -36,7 +36,8 @@ impl Method {
             "PURGE" | "PURGEKEYS" | "BAN" => Method::Purge,
             "CONNECT" => Method::Connect,
             "TRACE" => Method::Trace,
-            // OPTIONS by RFC 9110 §9.2.1; the others are registered as safe (RFC 4918, RFC 5323, RFC 3253).
+            // OPTIONS is safe by definition (RFC 9110 §9.2.1); the others are registered as safe (RFC 4918,
+            // RFC 5323, RFC 3253).
             "OPTIONS" | "PROPFIND" | "SEARCH" | "REPORT" => Method::OtherSafe,
             _ => Method::OtherUnsafe,
         }
@@ -108,7 +109,7 @@ pub enum Recv {
     },
     /// Pass the request to the origin, without lookup and without storing the answer.
     Pass(PassReason),
-    /// Remove the objects stored under this address, if the client may.
+    /// Remove the objects stored under this address, if the client is allowed to purge.
     Purge,
     /// Answer with this error page.
     Synth(Fault),
@@ -175,7 +176,7 @@ impl PassReason {
         }
     }
 
-    /// Section of the RFC, or the setting, that has the rule.
+    /// Section of the RFC, or name of the setting, that states the rule.
     pub const fn section(self) -> &'static str {
         match self {
             PassReason::Method => "RFC 9111 §4",

@@ -84,7 +84,7 @@ impl NotReused {
         }
     }
 
-    /// Section of the RFC that has the rule.
+    /// Section of the RFC that states the rule.
     pub const fn section(self) -> &'static str {
         match self {
             NotReused::Stale => "RFC 9111 §4.2",

@@ -64,7 +64,8 @@ impl RuleResult {
 /// Returns whether all servers read a path the same way. `/assets/../me`, `/assets/..%2fme` and
 /// `/assets/..%3b/me` match a rule for `/assets/*`, but some origins, or servers in front of them, answer
 /// them with `/me`, which is private to its visitor (web cache deception). So a path is not plain if it has
-/// - a dot segment, with or without percent-encoded dots, or a segment that begins as one and goes on percent-encoded;
+/// - a dot segment, with or without percent-encoded dots, or a segment that begins like one and continues
+///   percent-encoded;
 /// - a backslash, or one of these percent-encoded: slash, backslash, percent sign (which may be decoded
 ///   twice), semicolon,
 ///   question mark, hash, control characters;

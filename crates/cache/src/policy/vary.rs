@@ -1,4 +1,4 @@
-//! Selecting header fields of a response, and the part of the cache key that they make (RFC 9111 §4.1, RFC
+//! Selecting header fields of a response, and the part of the cache key that they form (RFC 9111 §4.1, RFC
 //! 9110 §12.5.5).
 //!
 //! ```text

@@ -7,8 +7,8 @@
 //!                                                                                  done on all cores ─▶ dropped
 //! ```
 //! Each core walks through its own shard, in its housekeeping. *Bound of a round:* [`OBJECTS_A_ROUND`], for
-//! at most 16 bans. Objects that are only on a file are not searched: with a file, a ban stays until its list
-//! is full.
+//! at most 16 bans. Objects that are only in the file are not searched: if the store has a file, a ban stays
+//! until its list is full.
 
 use engine::cores::clock;
 

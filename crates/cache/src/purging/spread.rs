@@ -1,5 +1,6 @@
-//! Distribution of a purge to all cores, by tag, soft, or of everything: each core applies it to its own
-//! table ([`invalidations`](crate::purging::invalidations)), and the purge is answered when all have.
+//! Distribution to all cores of purges by tag, soft purges, and purges of everything. Each core applies the
+//! purge to its own table ([`invalidations`](crate::purging::invalidations)); the purge is answered once all
+//! cores have applied it.
 //!
 //! If a core's ring is full, the purge waits as long as a purge of one address does
 //! ([`purge`](crate::states::purge)), and is then reported as failed, although some cores may have applied

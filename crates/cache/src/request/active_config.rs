@@ -7,7 +7,7 @@
 //! So no request is answered half by one configuration and half by another, and a hit takes neither a lock
 //! nor a reference count: a core's configuration is plain memory of its thread. Unchanged parts (servers with
 //! their connections and health, tables of rates, tickets) are shared by both. *Bounds:* old configurations
-//! live as long as requests that are older than a reload.
+//! live until the last request that began before the reload has ended.
 
 use std::sync::Arc;
 

@@ -1,13 +1,13 @@
 //! TLS authentication of a client at its handshake, and what it means for the site of a request.
 //!
 //! ```text
-//!  handshake: the server name ─▶ a site ─▶ its authorities ─▶ ClientAuth: not asked, or asked with these: which certificate?
+//!  handshake: the server name ─▶ a site ─▶ its authorities ─▶ ClientAuth: certificate requested? which one was sent?
 //!  request:   its host ─▶ a site ─▶ its authorities ─ the same? still valid? ─▶ ClientStanding
 //! ```
 //! A connection that was made for one site may carry requests for others: browsers do so, and so do clients
 //! that try to get past a certificate. So each request is judged by its own site. A certificate verified with
-//! other authorities than the site's counts for nothing. The answer is then 421, so that a browser opens a
-//! new connection, on which the right certificate is requested (RFC 9110 §15.5.20).
+//! authorities other than the site's is ignored. The answer is then 421, so that a browser opens a new
+//! connection, on which the right certificate is requested (RFC 9110 §15.5.20).
 
 use std::sync::Arc;
 
@@ -60,7 +60,7 @@ impl ClientAuth {
     }
 }
 
-/// Standing of a client with the site of one of its requests.
+/// Authentication status of a client at the site of one of its requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ClientStanding {
     /// An anonymous client.
@@ -71,8 +71,8 @@ pub(crate) enum ClientStanding {
     Wanted,
 }
 
-/// Returns the standing of a client with a site that requests certificates of these authorities. `None` means
-/// that the authorities cannot be read, so that no client is known to the site.
+/// Returns the status of a client at a site that requests certificates issued by these authorities. `None`
+/// means that the authorities cannot be read, so that no client is known to the site.
 #[cold]
 pub(crate) fn judge(
     asks: &ClientCertificates,

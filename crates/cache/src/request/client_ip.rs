@@ -93,7 +93,7 @@ impl Visitor {
     }
 
     /// Returns the client whose account the request is charged to. Each connection from this machine and from
-    /// a `shared` network is a client by itself.
+    /// a `shared` network counts as a client of its own.
     pub(crate) fn client(&self, shared: &[Network]) -> ClientKey {
         ClientKey::of_connection(self.address, self.connection, shared)
     }

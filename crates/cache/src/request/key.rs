@@ -5,7 +5,7 @@
 //! no two requests share a key by accident. A variant's key has a second NUL, the generation of the list of
 //! headers that it varies by, and their values (RFC 9111 §4.1). The key of an encoded variant
 //! (`encoded_variants`) is the object's key with its sequence number and the coding appended; the key of a
-//! slice (`slices`) has the slice's number there.
+//! slice (`slices`) has the slice's number in place of the coding.
 //!
 //! A site's rules for queries are applied here ([`query`]), wherever an address becomes a key. A fetch for
 //! the store sends the origin what is in the key (`request`): the authority in its normal form, not as the
@@ -81,7 +81,7 @@ fn append_authority(
     sites.of_host(&key[from..from + authority.host.len()])
 }
 
-/// Appends the path and query of a request, by the rules of its site.
+/// Appends the path and query of a request, as the rules of its site say.
 #[inline]
 pub(crate) fn append_target(head: &RequestHead<'_, '_>, rules: &SiteRules, key: &mut Vec<u8>) {
     match Target::parse(head.method, head.target) {

@@ -1,7 +1,7 @@
-//! Ports in keys other than the schemes' default ports: a page may be stored under each of them.
+//! Ports that occur in keys, other than the schemes' default ports: a page may be stored under each of them.
 //!
-//! A purge drops a page under each of these ports at once. *Bound:* [`PORTS_MAX`]. With more ports, or if a
-//! file has objects of an earlier run, a purge is also entered into every core's table, by host and path
+//! A purge drops a page under each of these ports at once. *Bound:* [`PORTS_MAX`]. With more ports, or if the
+//! file has objects from an earlier run, a purge is also entered into every core's table, by host and path
 //! ([`place`](crate::request::key::place)).
 
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering::Relaxed};
@@ -42,7 +42,7 @@ impl Ports {
         self.seen.iter().map(|port| port.load(Relaxed)).filter(|port| *port != 0).collect()
     }
 
-    /// Returns whether a page may be stored under a port that [`seen`](Self::seen) does not have.
+    /// Returns whether a page may be stored under a port that is not in [`seen`](Self::seen).
     pub(crate) fn are_more(&self) -> bool {
         self.are_more.load(Relaxed)
     }

@@ -11,7 +11,7 @@ use crate::config::SiteRules;
 /// Maximum number of parameters that are sorted; a query with more keeps its order.
 const SORTED_MAX: usize = 128;
 
-/// Appends an address's path and query, by a site's rules.
+/// Appends an address's path and query, as changed by a site's rules.
 #[inline]
 pub(crate) fn append(path_and_query: &[u8], rules: &SiteRules, out: &mut Vec<u8>) {
     match memchr::memchr(b'?', path_and_query).filter(|_| rules.change_queries()) {

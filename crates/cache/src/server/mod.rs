@@ -284,7 +284,7 @@ impl Server {
     }
 
     /// Sets the accelerators that share keys, this one included. No stored object is moved, and requests
-    /// under way go on.
+    /// under way continue.
     ///
     /// # Errors
     /// Returns [`SetUpError`] if an address is invalid. Without a listener for peers the call does nothing.
@@ -402,7 +402,7 @@ impl Server {
         purged
     }
 
-    /// Drops the object stored under exactly this URL; objects under another scheme or port stay.
+    /// Drops the object stored under exactly this URL; objects under another scheme or port are kept.
     ///
     /// # Errors
     /// [`PurgeError`]: see [`purge`](Self::purge).

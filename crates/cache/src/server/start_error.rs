@@ -35,7 +35,7 @@ pub enum StartError {
     /// The store's file cannot be opened.
     #[error("cannot set up the store: {0}")]
     File(#[from] OpenOnFileError),
-    /// The file of purges beside the store's file cannot be used.
+    /// The purge log next to the store's file cannot be used.
     #[error("{0}")]
     Purges(#[from] PurgesError),
     /// The store needs more memory than the process may use.

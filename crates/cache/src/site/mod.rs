@@ -173,8 +173,8 @@ impl Sites {
         &self.of_sites[site.index()].told.unfresh
     }
 
-    /// Returns the statistics on a site's requests for pages that an origin answers, and on those that go
-    /// there only because of a cookie.
+    /// Returns the statistics on a site's requests for pages that are answered by an origin, and on those
+    /// that are sent there only because of a cookie.
     pub(crate) fn by_cookie(&self, site: SiteId) -> &Majority {
         &self.of_sites[site.index()].told.by_cookie
     }

@@ -57,7 +57,7 @@ pub(crate) struct SiteTable {
     rules: Box<[SiteRules]>,
     /// Hosts that each site names, for operators.
     names: Box<[String]>,
-    /// Fields that tell origins about their clients' certificates, of all sites; a client can send none of
+    /// Fields of all sites that tell origins about their clients' certificates; no client can send any of
     /// them to any site.
     certificate_fields: Box<[Box<str>]>,
     /// The default site has an origin.

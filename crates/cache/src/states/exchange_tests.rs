@@ -87,7 +87,7 @@ async fn turns_until(most: usize, mut is_so: impl FnMut() -> bool) -> Option<usi
         if is_so() {
             return Some(turn);
         }
-        // The loop polls the sockets before the test goes on.
+        // The loop polls the sockets before the test continues.
         tokio::task::yield_now().await;
     }
     None
@@ -290,7 +290,7 @@ fn stored_fetches_go_on_without_their_clients() {
     });
 }
 
-/// A fetch goes on after the client that began it has gone, if a second client waits for the answer and the
+/// A fetch continues after the client that began it has gone, if a second client waits for the answer and the
 /// answer turns out to be shareable.
 #[test]
 fn shared_fetches_go_on_for_who_waits() {
@@ -518,7 +518,7 @@ fn slow_streams_of_one_client_leave_room() {
     one_client_leaves_room(64, 64 << 20, 10);
 }
 
-/// Streams with long heads of one client leave room for the next client, too.
+/// One client's streams with long heads leave room for the next client, too.
 #[test]
 fn long_heads_of_one_client_leave_room() {
     one_client_leaves_room(10_000, 256 << 10, 8000);

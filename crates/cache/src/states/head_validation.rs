@@ -29,7 +29,7 @@ use crate::{
 
 /// Age in seconds below which a stored answer stays fresh, whatever a HEAD shows. A client could use fields
 /// that are in no key to make the origin answer differently each time. With this limit such a client turns
-/// one hit in this time into a fetch, and not every hit.
+/// only one hit in this time into a fetch, instead of every hit.
 const AGE_S_MIN: u64 = 10;
 
 /// Compares the stored response with the answer to a passed request, if that answer allows a comparison.
@@ -101,7 +101,7 @@ pub(crate) fn mark_stale_if_changed(core: &Core, heard: &HeadAnswer) {
     let new = NewHead { head: &head, extra: &extra, meta: meta.pack(), expires_s };
     match core.shard_mut().replace_head(hash, &key, new) {
         Ok(true) => core.count(Counter::HeardStale),
-        // The object has been removed meanwhile.
+        // The object has been removed in the meantime.
         Ok(false) => {}
         Err(refused) => {
             core.count(Counter::of_refusal(refused));

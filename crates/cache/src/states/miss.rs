@@ -44,7 +44,8 @@ pub(crate) async fn miss(
     };
     match start {
         FetchOutcome::Body { response, cursor, collapsed } => {
-            // A request that joined a fetch may have come after a purge that the fetch began before.
+            // A request that joined a fetch may have arrived after a purge, although the fetch began before
+            // that purge.
             let misfit = || {
                 with_core_of(request, |core| {
                     let (facts, cookies) = (core.facts_of(request), core.config.cookies);
@@ -118,7 +119,7 @@ fn is_far_behind(request: &Request, response: &Response) -> bool {
     matches!(verdict, Verdict::Partial { first, .. } if first > SKIPPED_BYTES_MAX)
 }
 
-/// Serves a stale object if it is allowed when the origin fails, because the origin is not to be asked.
+/// Serves a stale object, if that is allowed when the origin fails, because the origin must not be asked now.
 pub(crate) fn show_stale(request: &Arc<Request>, fwd: Fwd) -> Step {
     look_again(request, false, fwd, Look::of(Trust::StandIn, None))
 }

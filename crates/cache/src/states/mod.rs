@@ -1,4 +1,4 @@
-//! States of a request, by Varnish's names: *recv* and *hit*, *miss*, *pass*, *pipe*, *purge*, *synth*.
+//! States of a request, with Varnish's names: *recv* and *hit*, *miss*, *pass*, *pipe*, *purge*, *synth*.
 
 #[cfg(test)]
 pub(crate) mod exchange_tests;

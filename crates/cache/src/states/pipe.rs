@@ -1,21 +1,21 @@
 //! *pipe*: a WebSocket (RFC 6455) between a client and its origin.
 //!
 //! ```text
-//!   request ─▶ switch: a connection of its own, the request with its Upgrade ─▶ 101 ─▶ bytes both ways ─▶ the end of either
+//!   request ─▶ switch: a connection of its own, the request with its Upgrade ─▶ 101 ─▶ bytes both ways ─▶ one side ends
 //!                                                       │ any other answer
-//!                                                       ▼ is the request's, as one that was passed
+//!                                                       ▼ is sent to the client, as for a pass
 //! ```
 //! Bytes that the client sends after its request are held back until the origin has answered 101: until then
-//! it would take them for another request. WebSocket is the only protocol that may be switched to; `h2c`, for
-//! one, would be a way around every rule here.
+//! the origin would take them for another request. WebSocket is the only protocol that may be switched to;
+//! `h2c`, for one, would be a way around every rule here.
 //!
 //! *Memory:* bytes of one side are read into the thread's scratch buffer and written to the other side. Bytes
-//! that it does not take wait in the lane, and that side is not read meanwhile. *Bounds:* a lane holds the
-//! bytes of one read ([`READ_BYTES`], or an HTTP/2 stream's window), and both lanes are charged to the memory
-//! that [clients hold](crate::client::limits::client_budget). Pipes count among the origin's lasting answers;
-//! a request for which there is no room is answered 503. A pipe ends if nothing moves for
-//! `pipe_idle_time_max`, or its client takes nothing for `send_stall_max`. A drain ends all pipes; their
-//! clients connect again.
+//! that the other side does not take wait in the lane; until they are sent, nothing more is read from the
+//! first side. *Bounds:* a lane holds the bytes of one read ([`READ_BYTES`], or an HTTP/2 stream's window),
+//! and both lanes are charged to the memory that [clients hold](crate::client::limits::client_budget). Pipes
+//! count among the origin's long-lived answers; a request for which there is no room is answered 503. A pipe
+//! ends if nothing moves for `pipe_idle_time_max`, or if its client takes nothing for `send_stall_max`. A
+//! drain ends all pipes; their clients connect again.
 
 use std::{
     cell::RefCell,
@@ -45,7 +45,7 @@ use crate::{
 const READ_BYTES: usize = 16 << 10;
 /// Maximum number of reads in one turn of the loop, after which other tasks run.
 const TURN_READS_MAX: usize = 16;
-/// Interval of the checks whether a pipe is idle or the server is draining.
+/// Interval between checks whether a pipe is idle or the server is draining.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 thread_local! {
@@ -300,7 +300,7 @@ impl Flow {
         }
     }
 
-    /// Returns the reason for which the pipe must end although neither side has closed.
+    /// Returns the reason why the pipe must end although neither side has closed.
     fn look(&self, idle_max: Duration, stall_max: Duration) -> Option<End> {
         let now = clock::now();
         if with_core(|core| core.draining.get()) {

@@ -64,8 +64,9 @@ pub(crate) async fn purge(request: &Request) -> Answer<'static> {
     }
 }
 
-/// Carries out a purge in a task of its own, because some senders write their request and close, such as
-/// older versions of Magento. A failed broadcast to the other accelerators takes precedence in the answer.
+/// Carries out a purge in a task of its own, because some senders close the connection right after their
+/// request, such as older versions of Magento. A failed broadcast to the other accelerators takes precedence
+/// in the answer.
 async fn run_detached(
     purge: impl Future<Output = (Answer<'static>, Result<(), String>)> + Send + 'static,
 ) -> Answer<'static> {
@@ -83,7 +84,7 @@ async fn run_detached(
 /// it.
 ///
 /// # Errors
-/// The reason why they will not.
+/// Returns the reason if the purge may not reach all of them.
 async fn broadcast(told: Option<Invalidate>, is_soft: bool) -> Result<(), String> {
     let abroad = with_core(|core| core.among.abroad.clone());
     let Some((abroad, what)) = abroad.zip(told) else { return Ok(()) };
@@ -215,7 +216,7 @@ async fn purge_page(primary: Vec<u8>) -> Answer<'static> {
 
 /// Asks the core that owns an object to drop it. With `lasting`, the function returns once the object will
 /// not come back even after a crash (at a start that still reads the file, it waits until the file has been
-/// read). Without, nothing waits for the disk.
+/// read). Without `lasting`, nothing waits for the disk.
 ///
 /// # Errors
 /// [`CoreBusy`] if the ring to that core stayed full for [`RING_WAIT_MAX`].
@@ -247,8 +248,8 @@ pub(crate) async fn unlink_at_owner(key: Vec<u8>, lasting: bool) -> Result<Unlin
     answer.await.map_err(|_| CoreBusy)
 }
 
-/// Drops an object, keeps a fetch under way from storing it again, and answers on `done`; with `lasting`, when the drop
-/// will outlive a crash. Runs on the owner's core.
+/// Drops an object, keeps a fetch under way from storing it again, and answers on `done`; with `lasting`,
+/// only once the drop will survive a crash. Runs on the owner's core.
 pub(crate) fn unlink(
     core: &Core,
     hash: Hash,

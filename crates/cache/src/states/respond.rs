@@ -46,10 +46,11 @@ use crate::{
     },
 };
 
-/// Detail in Cache-Status for an object on the file of which no more parts could be read at that time.
+/// Detail in Cache-Status for an object in the file if no more of its parts could be read at that time.
 const PARTS_BUSY: &str = "parts-busy";
 
-/// Maximum number of lookups of a request whose joined fetches do not fit it; after that it is passed.
+/// Maximum number of lookups for a request if the answers to the fetches that it joins do not fit it; after
+/// that it is passed.
 const LOOKS_MAX: usize = 3;
 
 /// Final result of a request.

@@ -38,7 +38,7 @@ pub(crate) enum State {
     Pass(Option<&'static str>),
     /// Pass to the origin, for a WebSocket.
     Pipe,
-    /// Send an object that is on the file, in parts.
+    /// Send an object that is in the file, in parts.
     Parts(Box<PartsOnFile>),
     /// Send an object that is stored in slices.
     Blocks(Box<FoundInBlocks>),
@@ -59,7 +59,7 @@ pub(crate) enum State {
     OriginFailed(OriginError),
 }
 
-/// An object whose body is on the file in parts.
+/// An object whose body is in the file, in parts.
 pub(crate) struct PartsOnFile {
     /// Answer without its body.
     pub(crate) answer: Answer<'static>,
@@ -110,8 +110,8 @@ pub(crate) enum Step {
     Pipe(Box<Pipe>),
     /// The client is gone.
     Gone,
-    /// Go on with another state.
+    /// Continue with another state.
     Then(State),
-    /// Go on with another state, under another key: a variant's, or the primary one again.
+    /// Continue with another state, under another key: a variant's, or the primary one again.
     Under(Arc<Request>, State),
 }

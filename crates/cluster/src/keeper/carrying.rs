@@ -39,7 +39,8 @@ impl ClusterTask {
     }
 
     /// Checks that the stream still holds every purge since our position. If not, all stored objects are
-    /// marked for revalidation, and the position becomes the stream's present one.
+    /// marked for revalidation, and the position is set to `here`, the sequence number of our record in the
+    /// stream.
     pub(super) async fn find_position(&mut self, context: &Context, here: u64) -> Result<(), Fault> {
         let stream = open::stream(context, &self.common.config).await?;
         let seen = self.common.view.borrow().generation();

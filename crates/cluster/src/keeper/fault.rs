@@ -1,4 +1,4 @@
-//! Reasons why an instance is not joined to the cluster.
+//! Reasons why an instance has not joined the cluster.
 
 /// Reason why the cluster cannot be used at present.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -9,8 +9,8 @@
 //!     └─ failed ─┴──── purges from our position on ─▶ carried out in order ─▶ at m: the lease may be used
 //! ```
 //! **Before it serves**, an instance writes its heartbeat to the bucket, then publishes `here`, then carries
-//! out everything before that record. A purge was therefore published earlier (and is carried out), or its
-//! publisher sees the heartbeat (and waits for this instance).
+//! out everything before that record. Every purge was therefore either published earlier (and is carried
+//! out), or its publisher sees the heartbeat (and waits for this instance).
 //!
 //! All state belongs to this thread; other threads see what is in [`Common`]. *Bounds:* one heartbeat being
 //! written, one purge being carried out by a helper; later ones wait in the connection and in the stream.
@@ -78,7 +78,7 @@ async fn await_if_some<T>(waiting: &mut OptionalFuture<T>) -> T {
     }
 }
 
-/// Runs until no purge can be requested any more.
+/// Runs until no more purges can be requested.
 pub(crate) async fn run(
     common: Arc<Common>,
     server: Arc<dyn PurgeExecutor>,
@@ -290,7 +290,7 @@ impl ClusterTask {
         self.take_name(&bucket).await?;
         let taken = self.put(&bucket)?.await?;
         self.taken(&taken)?;
-        // Entries that the watcher delivers before our own heartbeat existed before it.
+        // Entries that the watcher delivers before our own heartbeat were written before it.
         while self.revision < taken.revision || !self.sent.is_empty() {
             let entry = timeout(patience, watch.next()).await;
             self.see(entry.ok().flatten())?;

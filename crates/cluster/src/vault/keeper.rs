@@ -27,8 +27,7 @@ use crate::{
     INSTANCES_MAX, client::Common, counts::count, keeper::Fault, lease::Lease, open, view::with_margin,
 };
 
-/// Length of the vault's lease as a multiple of the instance lease; it is renewed once in each instance
-/// lease.
+/// Length of the vault's lease as a multiple of the instance lease; it is renewed once per instance lease.
 const TURN_LEASES: u32 = 3;
 /// Pause before a bucket is opened again.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -77,7 +76,7 @@ pub(crate) struct VaultTask {
     asked: mpsc::Receiver<VaultRequest>,
     /// The revision of each value, or of its removal.
     known: BTreeMap<String, u64>,
-    /// Keys whose values cannot be decrypted, for which that has already been logged.
+    /// Keys whose values cannot be decrypted and for which this has already been logged.
     foreign: BTreeSet<String>,
     /// Keys that existed at the start and have not been read yet; `None` before the start.
     found: Option<BTreeSet<String>>,
@@ -279,7 +278,7 @@ impl VaultTask {
         }
     }
 
-    /// Records a revision. The watcher may deliver an older one than our own last write.
+    /// Records a revision. The watcher may deliver a revision older than that of our own last write.
     fn note(&mut self, key: &str, revision: u64) {
         let known = self.known.entry(key.to_owned()).or_default();
         *known = revision.max(*known);

@@ -45,7 +45,7 @@ pub struct VaultConfig {
 /// cluster's thread, and must not block.
 pub type OnChange = Box<dyn Fn(&str, Option<&[u8]>) + Send + Sync>;
 
-/// Error of an operation on the shared data. The operation may be repeated.
+/// Error from an operation on the shared data. The operation may be repeated.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum VaultError {
     /// Another instance holds the lease.
@@ -85,7 +85,7 @@ enum VaultRequest {
     Remove(String, Reply<()>),
 }
 
-/// Handle of the shared data, for threads that may block.
+/// Handle to the shared data, for threads that may block.
 #[derive(Debug, Clone)]
 pub struct Vault {
     asks: mpsc::Sender<VaultRequest>,
@@ -123,7 +123,7 @@ impl Vault {
     ///
     /// # Errors
     /// [`VaultError::Busy`] if another instance holds it, [`VaultError::CutOff`] if the cluster cannot be
-    /// asked.
+    /// reached or refuses.
     pub fn take_turn(&self) -> Result<VaultLease, VaultError> {
         self.ask(VaultRequest::TakeTurn)?;
         Ok(VaultLease { asks: self.asks.clone() })

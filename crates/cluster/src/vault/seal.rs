@@ -62,7 +62,8 @@ pub(super) struct Sealer {
     bucket: String,
 }
 
-/// Error of sealing or opening: another secret, another key or bucket, or a foreign value.
+/// Error from sealing or opening a value. Opening fails if the secret, key or bucket is not the one with
+/// which the value was sealed, or if the value is not a sealed one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SealError;
 

@@ -1,14 +1,14 @@
-//! Clients sorted by the amount that they hold, in classes of an eighth of an octave, so that the largest is
-//! found in constant time.
+//! Clients sorted by the amount that they hold, in classes of an eighth of an octave, so that the largest
+//! client is found in constant time.
 //!
 //! ```text
-//!   measure   1 2 … 15 │ 16 18 20 … 30 │ 32 36 …       eight classes an octave, as in an HDR histogram
-//!   heads     · A      │      B        │  ·            one list each; a bit says which is not empty
+//!   measure   1 2 … 15 │ 16 18 20 … 30 │ 32 36 …       eight classes per octave, as in an HDR histogram
+//!   heads     · A      │      B        │  ·            one list per class; a bit tells whether it is non-empty
 //! ```
 
 /// Sentinel for "no list" or "no entry".
 pub(super) const NONE: u32 = u32::MAX;
-/// Classes per octave, as a power of two.
+/// Base-2 logarithm of the number of classes per octave.
 const CLASS_BITS: u32 = 3;
 /// Number of classes needed to cover every `usize` measure.
 const CLASSES: usize = (usize::BITS as usize - CLASS_BITS as usize + 1) << CLASS_BITS;
@@ -46,8 +46,8 @@ impl Rings {
         }
     }
 
-    /// Returns the largest of the next few entries. The head moves past them, so that the next search looks
-    /// at other entries.
+    /// Returns the largest of the next few entries in a ring, and moves the head past them, so that the next
+    /// search looks at other entries.
     pub(super) fn largest(
         &self,
         head: &mut u32,
@@ -156,7 +156,7 @@ mod tests {
             prop_assert!(class(measure) <= class(other) || measure > other);
         }
 
-        /// The top class always contains the largest measure, as found by the slow twin, a plain list of
+        /// The top class always contains the largest measure, as found by a linear search in a plain list of
         /// measures.
         #[test]
         fn the_top_class_has_the_most(steps in prop::collection::vec((0_u32..12, 0_usize..300), 1..200)) {

@@ -16,8 +16,8 @@ const SITE_BITS: u32 = 16;
 
 /// A client of an account.
 ///
-/// An IPv6 /64 is one client. Its /48 is also one, with [as large a share](super::GROUP_SHARES) as sixteen of
-/// them.
+/// An IPv6 /64 counts as one client. Its /48 also counts as a client, with a share [as large as that of
+/// sixteen clients](super::GROUP_SHARES).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ClientKey {
     /// An IPv4 address. An IPv4-mapped IPv6 address (`::ffff:192.0.2.1`) is the IPv4 address.
@@ -26,7 +26,7 @@ pub enum ClientKey {
     Network64(u64),
     /// The upper 48 bits of an IPv6 address, in the lower bits of the number.
     Network48(u64),
-    /// A single connection by its number, if the address does not identify the client.
+    /// A single connection, identified by its number, when its address does not identify the client.
     Connection(u64),
 }
 

@@ -3,11 +3,11 @@
 //! ```text
 //!   parties   192.0.2.1 │ 2001:db8:1:2::/64 ─▶ 2001:db8:1::/48 │ connection 7 …     a slab, found by key
 //!   entries   one per party and category: the amounts held and kept, its class, the head of …
-//!   charges   … a ring of the party's charges that are not cut                      a slab, never searched whole
+//!   charges   … a ring of the party's charges that are not cut                      a slab, never searched completely
 //! ```
 //! Slabs grow with the number of clients and charges and keep their rows: a charge of a known client
-//! allocates nothing. Each search looks at [`LOOKS_MAX`] entries at most and advances its ring, so that the
-//! next search looks at other entries.
+//! allocates nothing. Each search looks at no more than [`LOOKS_MAX`] entries and advances its ring, so that
+//! the next search looks at other entries.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -37,7 +37,7 @@ struct Party {
 /// Amounts that one party holds in one category.
 #[derive(Debug, Clone)]
 struct Position {
-    /// Amount that the party holds, less charges that are cut but not yet released.
+    /// Amount that the party holds, not counting charges that are cut but not yet released.
     kept: usize,
     /// Head of the ring of the party's charges that are not cut.
     charges: u32,
@@ -69,7 +69,7 @@ struct Sum {
     cut: u64,
 }
 
-/// All parties, sums and charges of a core.
+/// All parties, category sums and charges of a core.
 #[derive(Debug)]
 pub(super) struct Ledger {
     sums: Vec<Sum>,
@@ -250,7 +250,8 @@ impl Ledger {
         }
         let sum = &mut self.sums[category];
         sum.used -= amount;
-        // Shrinking is always allowed; the call also returns surplus to the common part of the sum.
+        // Shrinking is always allowed. This call returns any surplus to the part of the sum that all cores
+        // share.
         sum.share.allows(sum.used);
     }
 
@@ -315,8 +316,8 @@ impl Ledger {
         Err(if is_making_room || is_small { Refusal::Full } else { Refusal::OverShare })
     }
 
-    /// Cuts charges of the parties with the largest amounts above `beyond`, until `short` is to be released.
-    /// Returns the amount that was cut.
+    /// Cuts charges of the parties that hold the most above `beyond`, until the cut charges amount to
+    /// `short`. Returns the amount that was cut.
     fn cut_most(&mut self, category: usize, beyond: usize, short: usize) -> usize {
         let mut freed = 0;
         for _ in 0..CUTS_MAX {
@@ -340,9 +341,9 @@ impl Ledger {
         freed
     }
 
-    /// Cuts a charge of the requesting party, which already holds the most: its own largest charge, or else
-    /// one of the largest client of its group, if at least twice as large as the request. Returns the amount
-    /// that was cut.
+    /// Cuts a charge of the requesting party when that party already holds the most: its own largest charge,
+    /// or else one of the largest client in its group, provided the charge is at least twice as large as the
+    /// request. Returns the amount that was cut.
     fn cut_own(&mut self, party: u32, category: usize, asked: usize) -> usize {
         let group = self.parties[party as usize].group;
         let is_twice = |kept: usize, of: usize| kept / 2 >= of;
@@ -364,7 +365,7 @@ impl Ledger {
         0
     }
 
-    /// Returns the client that keeps the most, among the next few in the ring of a group.
+    /// Returns the client with the largest kept amount among the next few clients in a group's ring.
     fn largest_member(&mut self, group: u32, category: usize) -> Option<u32> {
         let group = self.position(group, category);
         let (positions, rings) = (&mut self.positions, &self.by_group);
@@ -374,7 +375,7 @@ impl Ledger {
         largest.map(|at| index(at as usize / self.sums.len()))
     }
 
-    /// Returns the largest charge among the next few in the ring of a client.
+    /// Returns the largest charge among the next few charges in a client's ring.
     fn largest_charge(&mut self, client: u32, category: usize) -> Option<u32> {
         let client = self.position(client, category);
         let (rows, rings) = (&self.rows, &self.by_party);

@@ -1,4 +1,4 @@
-//! Accounts: what each client makes a core hold, in bytes or pieces, by category.
+//! Accounts: the amounts, in bytes or in items, that a core holds for each client, by category.
 //!
 //! A limit on the total alone lets one attacker use all of it, and a limit for each connection is useless
 //! when one client opens a thousand. Here each category has a sum that all clients share, and within it
@@ -11,12 +11,12 @@
 //! ```
 //! *A share is enforced only when the sum is short.* A client alone gets all but a sixteenth
 //! ([`RESERVE_PARTS`]). Requests of other clients are admitted at once from that sixteenth, and charges of
-//! the client that keeps most are cut until it is free again: down to the amount of the requesting client,
-//! and never below a client's share. A share is a 256th of the sum ([`SHARE_PARTS`]); it is small because it
-//! is promised to every client at once: an attacker needs 256 networks to fill a sum with shares. A request
-//! of the client that keeps most is refused, unless one of its own charges is at least twice as large as the
-//! requesting one. Then that charge is cut, so that an attacker behind a NAT does not shut out other users of
-//! the same NAT.
+//! the client that keeps most are cut until the sixteenth is free again; the client is not cut below the
+//! amount of the requesting client, and never below a client's share. A share is a 256th of the sum
+//! ([`SHARE_PARTS`]). It is small because it is promised to every client at once: an attacker needs 256
+//! networks to fill a sum with shares. A request of the client that keeps most is refused, unless one of its
+//! own charges is at least twice as large as the requested one. Then that charge is cut, so that an attacker
+//! behind a NAT does not shut out other users of the same NAT.
 //!
 //! An IPv6 /64 is a client. Its /48 is compared by a sixteenth of what it holds ([`GROUP_SHARES`]): the owner
 //! of a /48 gets as much as sixteen addresses, not as 65,536.
@@ -24,10 +24,10 @@
 //! **Use.** A loop has one [`Accounts`]. A connection creates its [`Client`] from its [`ClientKey`] once. Its
 //! memory is held as a [`Charge`], which is released when it is dropped and is [resized](Charge::resize) as
 //! it grows. A request of another client can cut a charge at any time: the holder awaits [`Charge::cut`], or
-//! checks [`Charge::is_cut`] once a turn, and ends. The amount still counts until the charge is dropped.
+//! checks [`Charge::is_cut`] once per turn, and ends. The amount still counts until the charge is dropped.
 //! - [`Refusal::OverShare`]: answer with the limit's error; the client itself holds too much.
-//! - [`Refusal::Full`]: room is being made, or all clients are at their share: ask again in the next
-//!   turn, until a deadline.
+//! - [`Refusal::Full`]: room is being made, or all clients are at their share: retry in the next turn, until a
+//!   deadline.
 //!
 //! All of this belongs to the thread that created the [`Accounts`]: no lock, and no atomics except in the
 //! [common half](crate::share) of sums that several cores share. Tasks of any kind may hold the handles, as
@@ -104,7 +104,7 @@ impl Limit {
     }
 }
 
-/// Counters of a category since the start.
+/// Counters for a category since startup.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Number of requests for memory that were refused.
@@ -122,8 +122,8 @@ thread_local! {
 /// thread's ledger.
 static NUMBERS: AtomicU64 = AtomicU64::new(0);
 
-/// Runs `act` on a ledger; `None` if it is gone. Tasks are woken after the ledger is free again, because
-/// waking or dropping them may charge.
+/// Runs `act` on a ledger; returns `None` if the ledger is gone. Tasks are woken after the ledger is no
+/// longer borrowed, because waking or dropping them may create charges.
 fn with<R>(number: u64, act: impl FnOnce(&mut Ledger) -> R) -> Option<R> {
     let answer = LEDGERS.try_with(|ledgers| {
         let mut ledgers = ledgers.borrow_mut();
@@ -182,7 +182,7 @@ impl Accounts {
         with_live(self.number, |ledger| ledger.used(category))
     }
 
-    /// Returns the counters since the start.
+    /// Returns the counters since startup.
     pub fn counts(&self, category: Category) -> Counts {
         with_live(self.number, |ledger| ledger.counts(category))
     }
@@ -240,7 +240,7 @@ impl Client {
         Ok(Charge { number: self.number, at })
     }
 
-    /// Returns the amount that the client keeps: all that it holds, less the charges that are cut.
+    /// Returns the amount that the client keeps: all that it holds, minus the charges that are cut.
     pub fn kept(&self, category: Category) -> usize {
         with_live(self.number, |ledger| ledger.kept(self.party, category))
     }
@@ -286,7 +286,7 @@ impl Charge {
         with_live(self.number, |ledger| ledger.amount(self.at))
     }
 
-    /// Returns whether the charge was cut, so that its holder must end.
+    /// Returns whether the charge was cut, in which case its holder must end.
     pub fn is_cut(&self) -> bool {
         with_live(self.number, |ledger| ledger.is_cut(self.at))
     }

@@ -102,8 +102,8 @@ fn nobody_is_refused_below_half() {
     assert_eq!((more.amount(), accounts.used(BYTES)), (10, TOTAL / 2));
 }
 
-/// Two hundred connections behind a NAT that together hold two fifths are served beside a client in another
-/// network that takes all it can get, in large pieces or in small ones.
+/// Two hundred connections behind a NAT, which together hold two fifths of the sum, are still served while a
+/// client in another network takes all that it can get, in large or in small charges.
 #[test]
 fn a_nat_is_served_beside_an_attacker() {
     for size in [TOTAL / 4, TOTAL / 100, 1000] {
@@ -120,8 +120,8 @@ fn a_nat_is_served_beside_an_attacker() {
     }
 }
 
-/// With the attacker behind the same NAT, a client elsewhere is served at once, and the other users of the
-/// NAT once the attacker's large connection has been cut.
+/// When the attacker is behind the same NAT, a client elsewhere is served at once, and the other users of the
+/// NAT are served once the attacker's large connection has been cut.
 #[test]
 fn a_nat_is_served_with_its_attacker() {
     let accounts = accounts();
@@ -266,7 +266,7 @@ fn cores_share_a_sum() {
     assert!(greedy.holds() + other.holds() <= TOTAL);
 }
 
-/// The slow twin, the reference for the accounts: a list of charges.
+/// Reference implementation of the accounts, simple and slow: a list of charges.
 #[derive(Default)]
 struct Twin(Vec<(Charge, ClientKey)>);
 
@@ -321,7 +321,7 @@ fn a_step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Verdicts, sums and the choice of charges to cut equal those of the slow twin, a list of charges.
+    /// Verdicts, sums and the choice of charges to cut equal those of the slow reference implementation.
     #[test]
     fn accounts_are_as_their_slow_twin(steps in prop::collection::vec(a_step(), 1..150)) {
         let accounts = accounts();

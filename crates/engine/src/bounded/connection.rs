@@ -20,8 +20,8 @@ use tokio::{
 use super::{Bounds, ConnectionSlot, Phase, places::CloseReason};
 use crate::cores::clock;
 
-/// Maximum bytes of one read. The reader doubles its buffer each time it is filled: hyper's grew to 400 KiB a
-/// connection.
+/// Maximum bytes of one read. The reader doubles its buffer each time a read fills it: without this limit,
+/// hyper's buffer grew to 400 KiB per connection.
 const READ_BYTES_MAX: usize = 16 * 1024;
 
 /// A connection and its slot; dropping it frees the slot.
@@ -35,7 +35,7 @@ pub struct Connection {
     has_unsent: bool,
     /// True if a write has had to wait since the peer last accepted all sent data.
     is_behind: bool,
-    /// Bytes received of the current head.
+    /// Number of bytes of the current head received so far.
     head_bytes: usize,
 }
 
@@ -92,8 +92,8 @@ impl Connection {
         if end == CloseReason::WithWords && !self.has_unsent {
             let words =
                 self.place.shared.with(|places: &mut super::ConnectionSlots| late_words(places.bounds()));
-            // Nothing else is on its way to the peer, so these few bytes fit into the socket buffer, or the
-            // peer is gone.
+            // Nothing else is on its way to the peer, so either these few bytes fit into the socket buffer,
+            // or the peer is gone.
             _ = self.stream.try_write(words);
         }
         io::ErrorKind::TimedOut.into()
@@ -121,7 +121,7 @@ impl Connection {
         }
         self.place.shared.with(|places| places.long_head(ticket));
         if !self.has_unsent {
-            // These few bytes fit into the socket buffer, as with a late head.
+            // This short answer fits into the socket buffer, like the answer to a late head.
             _ = self.stream.try_write(words);
         }
         Err(io::ErrorKind::InvalidData.into())

@@ -4,13 +4,13 @@
 //! ```text
 //!  socket ──accept──▶ ConnectionSlots: room? ── yes ─▶ Connection (AsyncRead, AsyncWrite) ──▶ the protocol's code
 //!                        │ no: an idle connection is closed first            ConnectionSlot ◀── reports: head complete,
-//!                        └ there is none: the accept waits                               being answered, answered
+//!                        └ no idle connection: the accept waits                          being answered, answered
 //! ```
-//! *Thread:* any that polls; nothing here is on a loop's path. *Bounds:* [`Bounds`]: slots in total, slots
-//! for one address, and a maximum time for each phase in which the server waits for a peer. *Counters:*
-//! [`Counts`], one for each bound.
+//! *Thread:* any that polls; nothing here is on a loop's path. *Bounds:* [`Bounds`]: total slots, slots per
+//! address, and a maximum time for each phase in which the server waits for a peer. *Counters:* [`Counts`],
+//! one for each bound.
 //!
-//! Bytes have no meaning here. The listener sees that a request begins (the first byte on an idle
+//! The listener does not interpret bytes. It only sees that a request begins (the first byte on an idle
 //! connection); the caller reports through its [`ConnectionSlot`] that the head is complete and that the
 //! request is answered.
 
@@ -133,7 +133,7 @@ impl Listener {
                     return (Connection::new(stream, place), address);
                 }
                 AcceptDecision::Refused => {
-                    // The few bytes of the answer fit into the buffer of a new socket, or its peer is gone.
+                    // Either the short answer fits into the buffer of the new socket, or its peer is gone.
                     _ = stream.try_write(self.shared.with(|places| places.bounds().refused_words));
                 }
                 AcceptDecision::Full => {
@@ -173,8 +173,8 @@ impl ConnectionSlot {
     }
 
     /// Reports the client address behind a proxy: until the request is answered the slot counts for that
-    /// address. Returns false if that address has used all its slots, which is counted; the request must then
-    /// be refused.
+    /// address. Returns false, and counts a refusal, if that address has used all its slots; the request must
+    /// then be refused.
     #[must_use]
     pub fn asked_by(&self, address: IpAddr) -> bool {
         self.shared.with(|places| places.asked_by(self.ticket, address))

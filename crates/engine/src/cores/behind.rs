@@ -1,14 +1,14 @@
 //! Background steps of a loop: storing answers yields to connections that are ready to be answered.
 //!
 //! ```text
-//!   one round of the loop:  all that the sockets have: hits, requests, … │ a few background steps │ the sockets …
+//!   one round of the loop:  all ready sockets: hits, requests, … │ a few background steps │ the sockets …
 //! ```
-//! A loop serves its tasks in the order in which they are ready. When many answers of an origin arrive at
+//! A loop serves its tasks in the order in which they become ready. When many answers of an origin arrive at
 //! once, a hit that arrives after them would wait for all of them to be stored. With this budget, the hit
 //! waits for at most [`STEPS_A_ROUND`] steps: a task with deferrable work waits for a permit before each step
-//! of it. *Memory:* a queue in the waiting tasks. *Order:* first come, first served; each round has some
-//! steps, so every task gets its turn. *Bounds:* steps per round. The tasks themselves keep each step short
-//! (one answer's head, one read of its body).
+//! of that work. *Memory:* a queue of the waiting tasks. *Order:* first come, first served; each round has
+//! some steps, so every task eventually runs. *Bounds:* steps per round. The tasks themselves keep each step
+//! short (one answer's head, one read of its body).
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -64,8 +64,8 @@ mod tests {
 
     use super::*;
 
-    /// A task that is ready now and then waits for at most the steps of one round while twenty other tasks
-    /// always have something to store, and the twenty get their steps in order.
+    /// A task that becomes ready occasionally waits for at most the steps of one round while twenty other
+    /// tasks always have something to store, and the twenty get their steps in order.
     #[tokio::test(flavor = "current_thread")]
     async fn who_is_ready_waits_for_a_few_steps_and_not_for_all() {
         const STORING: u32 = 20;

@@ -3,7 +3,7 @@
 //! ```text
 //!   /proc/self/task/TID/stat       minflt, majflt: pages that were not mapped, pages that had to be read
 //!                                  delayacct_blkio: waiting for the disk itself (write-back, swap), if it is counted
-//!   /proc/self/task/TID/schedstat  run delay: it wanted to run and something else had its core
+//!   /proc/self/task/TID/schedstat  run delay: the thread was runnable while another one had the core
 //! ```
 //! The thread that collects the metrics reads these files, never the loop: the kernel keeps the counters
 //! anyway. Source: proc(5), the kernel's `scheduler/sched-stats.rst` and `accounting/delay-accounting.rst`.
@@ -13,7 +13,7 @@ use std::{fs, sync::atomic::Ordering::Relaxed};
 use super::lateness::{Lateness, Latenesses};
 use crate::meter::{Family, Point, Unit, Value};
 
-/// Kernel counters of a thread since it began.
+/// Kernel counters for a thread since it started.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Causes {
     /// Minor faults: pages that were in memory but not mapped yet; each takes about a microsecond.

@@ -2,18 +2,18 @@
 //!
 //! ```text
 //!   one round of the loop:  B, which sends a line  A1 │ A2 A3 … A16 wait for a round each
-//!                           C1 │ C2 waits          └ sixteen connections of one address that flood: one turn
+//!                           C1 │ C2 waits          └ sixteen connections from one address that flood: one turn
 //! ```
 //! A loop serves connections in the order in which they are ready, so a client with more connections gets
-//! more of the loop's time: a line of another client waits behind a large turn of each connection. With this
-//! scheduler it waits behind one turn of each address. No time of the loop is lost: a client that alone has
-//! something to do gets every round. A connection with little to do never takes a turn; nor does any
-//! connection while all are of one address, and have been for a while. Turns taken without waiting are also
-//! bounded for each address ([`Member::has_had_its_part`]): otherwise, if a thousand connections arrived at
-//! once and each worked before it first waited, all other connections would wait for them. *Memory:* a fixed
-//! number of slots, chosen by a hash; addresses that share a slot share its turns. *Waiting:* the connection
-//! that floods, behind earlier ones of its own address; [`Turn::has_waited`] is for its server's counter.
-//! Figures: `docs/decisions/026-siege.md`.
+//! more of the loop's time: a line from another client waits behind a large turn of each connection. With
+//! this scheduler it waits behind one turn of each address. No time of the loop is lost: if only one client
+//! has something to do, it gets every round. A connection with little to do never takes a turn, and no
+//! connection takes one while all connections are, and have been for a while, from one address. Turns taken
+//! without waiting are also bounded for each address ([`Member::has_had_its_part`]): otherwise, if a thousand
+//! connections arrived at once and each did work before its first wait, all other connections would wait for
+//! them. *Memory:* a fixed number of slots, chosen by a hash; addresses that share a slot share its turns.
+//! *Waiting:* a connection that floods waits behind earlier ones from its own address; [`Turn::has_waited`]
+//! is for its server's counter. Figures: `docs/decisions/026-siege.md`.
 #![expect(
     clippy::disallowed_types,
     reason = "of one thread: nobody waits for it; taken when a connection comes or has much to do"
@@ -34,15 +34,15 @@ use std::{
 use super::clock;
 use crate::accounts::ClientKey;
 
-/// Time after the last connection of another address during which turns are still taken, so that a client
-/// that connects every second does not find a busy loop.
+/// Time for which fair scheduling stays active after the last connection from another address, so that a
+/// client that connects every second does not find a busy loop.
 const SHARED_FOR_MS: u64 = 10_000;
 /// Number of slots to which addresses are hashed.
 const PLACES: usize = 256;
-/// Maximum turns that an address may take without waiting in one tick of the coarse clock (1–10 ms), in units
-/// of the largest such turn.
+/// Maximum number of turns that an address may take without waiting in one tick of the coarse clock (1–10
+/// ms), in units of the largest such turn.
 const UNASKED_TURNS_MAX: u64 = 2;
-/// Number of bits in a slot's account that count turns; the other bits hold the tick of the clock.
+/// Number of bits that count turns in a slot's word; the other bits hold the tick of the clock.
 const TURN_BITS: u32 = 8;
 
 /// Turn scheduler of one loop. Only the loop's thread uses it; the uncontended lock lets tasks of any kind
@@ -56,8 +56,8 @@ pub struct TurnScheduler {
     unasked: Box<[AtomicU64]>,
     /// Number of slots with connections.
     in_use: AtomicUsize,
-    /// Time until which turns are taken even if one address is alone, because a client of another address may
-    /// come back. 0: there was no other address.
+    /// Time until which fair scheduling stays active even if all connections are from one address, because a
+    /// client from another address may come back. 0: there was no other address.
     shared_until_ms: AtomicU64,
 }
 
@@ -84,10 +84,11 @@ pub struct Member {
     place: usize,
 }
 
-/// The right to make a large turn; dropping it passes the turn on.
+/// The right to take a large turn; dropping it passes the turn on.
 #[derive(Debug)]
 pub struct Turn<'a> {
-    /// Connection that has the turn; `None` if all connections are of one address, so that none waits.
+    /// Connection that has the turn; `None` if all connections are from one address, so that none has to
+    /// wait.
     member: Option<&'a Member>,
     has_waited: bool,
 }
@@ -113,7 +114,7 @@ impl Default for TurnScheduler {
 }
 
 impl TurnScheduler {
-    /// Registers a connection from this address (IPv6: of this /64) until the returned member is dropped.
+    /// Registers a connection from this address (IPv6: from this /64) until the returned member is dropped.
     pub fn join(self: &Arc<Self>, address: IpAddr) -> Member {
         let hash = self.seed.hash_one(ClientKey::of(address));
         #[expect(clippy::cast_possible_truncation, reason = "less than the number of places")]
@@ -126,7 +127,7 @@ impl TurnScheduler {
         Member { fair: Arc::clone(self), place }
     }
 
-    /// Returns whether all connections are of one address, and have been for a while.
+    /// Returns whether all connections are from one address, and have been for a while.
     #[inline]
     fn is_one_address(&self) -> bool {
         self.in_use.load(Relaxed) <= 1 && {
@@ -141,15 +142,16 @@ impl TurnScheduler {
 }
 
 impl Member {
-    /// Returns whether no other address has, or recently had, a connection. If so, no connection has to wait,
-    /// and a turn may be long.
+    /// Returns whether no other address has a connection now or had one recently. If so, no connection has to
+    /// wait, and a turn may be long.
     #[inline]
     pub fn is_alone(&self) -> bool {
         self.fair.is_one_address()
     }
 
-    /// Returns whether the connections of this address have used up, in this clock tick, the large turns that
-    /// need no waiting; then this connection makes a small turn and waits for a larger one.
+    /// Returns whether the connections from this address have used up the large turns that they may take
+    /// without waiting in this clock tick. If so, this connection takes a small turn and waits for a larger
+    /// one.
     #[inline]
     pub fn has_had_its_part(&self) -> bool {
         let account = self.fair.unasked[self.place].load(Relaxed);
@@ -280,8 +282,9 @@ mod tests {
         IpAddr::from([192, 0, 2, last])
     }
 
-    /// A connection that sends a line now and then waits for one turn in each round, while sixteen
-    /// connections of another address always have something to do, and the sixteen get their turns in order.
+    /// A connection that occasionally sends a line waits for one turn in each round, while sixteen
+    /// connections from another address always have something to do, and the sixteen get their turns in
+    /// order.
     #[tokio::test(flavor = "current_thread")]
     async fn who_has_little_to_do_waits_for_one_turn_of_each_address() {
         let local = tokio::task::LocalSet::new();

@@ -133,7 +133,8 @@ impl Balance {
     /// one with the fewest connections, if `me` exceeds it by more than 8 and by more than an eighth of its
     /// own count. `None`: `me` keeps the connection.
     ///
-    /// The counts may be slightly outdated: a burst may hand over a few too many, which the slack absorbs.
+    /// The counts may be slightly outdated: during a burst a few too many connections may be handed over,
+    /// which the slack absorbs.
     #[must_use]
     pub fn hand_off_to(&self, me: usize) -> Option<usize> {
         let mine = self.held(me);

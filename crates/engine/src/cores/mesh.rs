@@ -253,9 +253,10 @@ impl<M: Send> Sender<M> {
         self.links[to].ring.has_room()
     }
 
-    /// Wakes each sleeping destination that got messages since the last flush. Called at the end of each
-    /// turn; otherwise a message waits until its receiver wakes for another reason. Costs a branch if nothing
-    /// was sent, a fence per destination that got messages, and one system call (≈ 1 µs) per sleeper.
+    /// Wakes each sleeping destination to which messages were sent since the last flush. Called at the end of
+    /// each turn; otherwise a message waits until its receiver wakes for another reason. Costs a branch if
+    /// nothing was sent, a fence per destination with new messages, and one system call (≈ 1 µs) per sleeping
+    /// destination.
     pub fn flush(&self) {
         if !self.unannounced.replace(false) {
             return;

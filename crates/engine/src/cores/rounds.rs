@@ -1,17 +1,17 @@
-//! Rounds: the periodic tasks of a loop beside its clients (deadlines, expiries, freeing room), run only
-//! while any is due.
+//! Rounds: the periodic tasks of a loop that are not caused by clients (deadlines, expiry, freeing memory),
+//! run only while such a task is due.
 //!
 //! ```text
-//!           stir: a new task for the rounds came up
+//!           stir: a new task for the rounds exists
 //!              │
 //!  resting ────┴──▶ a period ──▶ round ──▶ stirred since the last one, or due within a period? ── yes ──▶ a period …
 //!     ▲  ▲                                   │ no: what is due next?
 //!     │  └── nothing: until a stir ◀─────────┤
 //!     └───── later: until then or a stir ◀───┘
 //! ```
-//! A busy loop makes its rounds periodically, and an idle loop does not wake. After the last stir there is
-//! one more round, for tasks that the stir left over. *Core:* everything belongs to one loop's thread; the
-//! state is atomic because a task must be `Send`. A stir costs one load while rounds are being made.
+//! A busy loop runs its rounds periodically, and an idle loop does not wake. After the last stir there is one
+//! more round, for tasks that the previous round left unfinished. *Core:* everything belongs to one loop's
+//! thread; the state is atomic because a task must be `Send`. A stir costs one load while rounds are running.
 
 use std::{
     sync::atomic::{AtomicU8, Ordering::Relaxed},
@@ -24,11 +24,11 @@ use tokio::sync::Notify;
 const QUIET: u8 = 0;
 /// State: a round was requested ([`Rounds::stir`]) since the last one.
 const STIRRED: u8 = 1;
-/// State: no round is made until one is requested or due.
+/// State: no round runs until one is requested or due.
 const RESTING: u8 = 2;
 
-/// Schedule of one loop's periodic rounds. The task that makes the rounds calls [`Rounds::pause`] between
-/// two.
+/// Schedule of one loop's periodic rounds. The task that runs the rounds calls [`Rounds::pause`] after each
+/// of them.
 #[derive(Debug)]
 pub struct Rounds {
     every: Duration,
@@ -40,12 +40,12 @@ impl Rounds {
     /// Creates a schedule with this period.
     #[must_use]
     pub fn new(every: Duration) -> Self {
-        // The state begins as `STIRRED`, so that the first round is made like any other.
+        // The state begins as `STIRRED`, so that the first round runs like any other.
         Self { every, state: AtomicU8::new(STIRRED), stirred: Notify::new() }
     }
 
-    /// Requests a round because a new periodic task has come up. The next round is made within a period, and
-    /// one more after it.
+    /// Requests a round because there is new work for the periodic tasks. The next round runs within one
+    /// period, and is followed by one more.
     #[inline]
     pub fn stir(&self) {
         if self.state.load(Relaxed) != STIRRED && self.state.swap(STIRRED, Relaxed) == RESTING {
@@ -97,7 +97,7 @@ mod tests {
     const EVERY: Duration = Duration::from_millis(1);
     const NEVER: Duration = Duration::from_secs(3600);
 
-    /// Makes rounds in a background task; returns the counter of rounds made.
+    /// Spawns a task that runs rounds in the background; returns a counter of the rounds run.
     fn making(rounds: &Rc<Rounds>, due_in: Option<Duration>) -> Rc<Cell<usize>> {
         let (rounds, made) = (Rc::clone(rounds), Rc::new(Cell::new(0)));
         let count = Rc::clone(&made);
@@ -124,7 +124,7 @@ mod tests {
         }
     }
 
-    /// A resting loop has made exactly the rounds that the stirs requested, after any length of time.
+    /// A loop at rest has run exactly the rounds that the stirs requested, however much time has passed.
     #[test]
     fn who_is_not_stirred_makes_one_round_more_and_rests() {
         on_a_loop(async {

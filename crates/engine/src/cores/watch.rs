@@ -156,8 +156,8 @@ impl Watches {
         self.end_earliest(looks, |phase, deadline_ms| (phase == Phase::Idle).then_some(deadline_ms))
     }
 
-    /// Ends the wait with the lowest order among the next `looks` connections. `order` maps a phase and a
-    /// deadline in milliseconds to a sort key; `None`: the wait is not ended. Returns whether any was ended.
+    /// Ends the wait with the lowest sort key among the next `looks` connections. `order` maps a phase and a
+    /// deadline in milliseconds to a sort key; `None` exempts the wait. Returns whether a wait was ended.
     pub fn end_earliest(&mut self, looks: usize, order: impl Fn(Phase, u64) -> Option<u64>) -> bool {
         let mut earliest: Option<(u64, &Arc<Watch>)> = None;
         for _ in 0..looks.min(self.entries.len()) {

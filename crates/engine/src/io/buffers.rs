@@ -22,7 +22,7 @@ use crate::sys::{arena::Words, file_words::PAGE_BYTES, span::Span};
 
 /// Maximum bytes of one read, including alignment: a record of the store and one more block at each end.
 pub const READ_BYTES_MAX: usize = 512 << 10;
-/// Bytes of a slot of each size.
+/// Size of a slot in bytes, for each of the four sizes.
 const SLOT_BYTES: [usize; 4] = [8 << 10, 32 << 10, 128 << 10, READ_BYTES_MAX];
 /// Minimum bytes of all four slot sizes together: each size's quarter must hold at least one of the largest
 /// slots.

@@ -35,7 +35,8 @@ pub struct ReadPoolConfig {
     pub depth: usize,
     /// Maximum reads of one core that wait for a helper; further reads are refused.
     pub waiting_max: usize,
-    /// Bytes of buffers over all cores, at least 2 MiB; a read that finds no free buffer is refused.
+    /// Total size in bytes of the buffers of all cores, at least 2 MiB; a read that finds no free buffer is
+    /// refused.
     pub buffer_bytes: usize,
     /// Maximum time in milliseconds that a task waits for a read.
     pub wait_ms_max: u64,

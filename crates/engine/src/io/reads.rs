@@ -77,7 +77,7 @@ pub enum ReadError {
     Short {
         /// Range that was to be read.
         extent: Extent,
-        /// Bytes of the range that exist.
+        /// Number of bytes of the range that exist.
         got: usize,
     },
     /// The bytes read differ from those that were written.
@@ -97,7 +97,7 @@ fn words(kind: io::ErrorKind, os: Option<i32>) -> io::Error {
     os.map_or_else(|| io::Error::from(kind), io::Error::from_raw_os_error)
 }
 
-/// Order of a core to a helper thread to read an extent.
+/// Order from a core to a helper thread to read an extent.
 #[derive(Debug)]
 pub(super) struct Order {
     pub(super) id: u64,
@@ -105,12 +105,12 @@ pub(super) struct Order {
     pub(super) core: usize,
     pub(super) extent: Extent,
     pub(super) buffer: Buffer,
-    /// Offset from which the helper reads: that of the extent, rounded down to a whole block.
+    /// Offset from which the helper reads: the extent's offset, rounded down to a whole block.
     pub(super) aligned_at: u64,
     pub(super) aligned_bytes: usize,
 }
 
-/// Answer of a helper to an order.
+/// Answer from a helper to an order.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) id: u64,
@@ -347,7 +347,7 @@ impl Reads {
         self.timing.is_pending.store(!state.pending.is_empty(), Relaxed);
     }
 
-    /// Ends the waiting for reads that have taken longer than the maximum time.
+    /// Ends the wait for reads that have taken longer than the maximum time: their tasks get an error.
     fn give_up(&self, now_ns: u64, state: &mut State) {
         state.pending.retain(|extent, waiting| {
             let overdue = now_ns.saturating_sub(waiting.asked_ns) > self.wait_ns_max;

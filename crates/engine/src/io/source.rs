@@ -122,7 +122,7 @@ impl Source for CachedFile {
     fn read(&self, at: u64, into: Span<'_>) -> io::Result<usize> {
         // The read comes first: it reports failures as errors, and leaves the pages in the cache, so that
         // populating only maps them. Populating alone would be enough for the mapping, but the waiting task
-        // is answered from the buffer, which no reclaim can take away in between.
+        // is answered from the buffer, which the kernel cannot reclaim in the meantime.
         let read = read_at(self.file.as_fd(), at, into)?;
         let (start, end) = (at, at + read as u64);
         if let (Ok(start), Ok(end)) = (usize::try_from(start), usize::try_from(end))

@@ -129,7 +129,7 @@ pub struct Reader<M> {
     lost: u64,
 }
 
-/// Number of attempts of a new reader to find a moment at which nothing is being written.
+/// Number of times that a new reader tries to find a moment at which nothing is being written.
 const BEGIN_TRIES: usize = 1000;
 
 impl<M: Memory> Reader<M> {
@@ -239,9 +239,9 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(unify::cases(256, 20_000)))]
 
-        /// Compared with the slow twin, a queue of all records: a reader returns a subsequence of it in
-        /// order, counts the missing records, and misses none while no more than the ring's capacity has been
-        /// written since the last read.
+        /// Compared with a simple model, a queue of all records: a reader returns a subsequence of it in
+        /// order, counts the missing records, and misses none as long as no more than the ring's capacity has
+        /// been written since the last read.
         #[test]
         fn a_reader_reads_what_was_written_or_counts_it(steps in steps()) {
             const CAPACITY: usize = 32;

@@ -30,7 +30,7 @@ use crate::{
 pub const RINGS_MAX: usize = 4096;
 /// Maximum time for which a reader is considered active without renewing its lease.
 pub const LEASE_MAX: Duration = Duration::from_secs(5);
-/// Time for which a reader renews its lease.
+/// Duration of a reader's lease, counted from each renewal.
 const LEASE: Duration = Duration::from_secs(3);
 
 const LEASE_MAX_MS: u64 = 5000;
@@ -82,7 +82,7 @@ pub struct JournalAddress {
 /// Reasons why a journal cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Error of the system.
+    /// Error returned by the system.
     #[error(transparent)]
     Io(#[from] io::Error),
     /// The opened file is not a journal.
@@ -260,8 +260,8 @@ impl JournalReader {
         Self { rings: (0..memory.rings).map(ring).collect(), next: 0 }
     }
 
-    /// Passes available records to `take`, ring by ring, at most `at_most` from each; returns how many there
-    /// were.
+    /// Passes available records to `take`, ring by ring, at most `at_most` from each ring; returns the number
+    /// of records passed.
     pub fn read(&mut self, into: &mut Vec<u8>, at_most: usize, mut take: impl FnMut(&[u8])) -> usize {
         let mut read = 0;
         let rings = self.rings.len();
@@ -291,7 +291,7 @@ impl JournalReader {
 pub struct Lease(MappedWords);
 
 impl Lease {
-    /// Renews the lease for some seconds.
+    /// Renews the lease for a few seconds.
     pub fn renew(&self) {
         self.0[0].fetch_max(clock::monotonic_ms() + LEASE_MS, Relaxed);
     }

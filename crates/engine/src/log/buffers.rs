@@ -1,7 +1,7 @@
 //! Buffers in which segments are filled before they are written to the file.
 //!
 //! ```text
-//! writer ──stores, then marks blocks dirty──▶ | 4 KiB | 4 KiB | ... |  ──helper takes the marks, writes──▶ file
+//! writer ──stores, then marks blocks dirty──▶ | 4 KiB | 4 KiB | ... |  ──helper clears the marks, writes──▶ file
 //! ```
 //! *Memory:* one anonymous mapping, aligned, touched on first use; the fixed number of buffers bounds the
 //! unwritten data. *Writer:* the one writer that took the buffer; its helper returns it, zeroed. A block that
@@ -35,7 +35,7 @@ pub(super) struct Buffer {
     used_bytes: AtomicU32,
     /// Offset at which the table of contents starts: the buffer is zeroed from there before it is used again.
     table_at: AtomicU32,
-    /// Footer, which is added at the end of the segment once everything else is on the file.
+    /// Footer, which is added at the end of the segment once everything else is in the file.
     footer: [AtomicU64; FOOTER_BYTES / WORD_BYTES],
     dirty: Box<[AtomicU64]>,
 }
@@ -99,7 +99,7 @@ impl Buffers {
         self.len() - self.taken()
     }
 
-    /// Returns the bytes of dirty blocks, without those being written now.
+    /// Returns the number of bytes in dirty blocks, excluding blocks that are being written now.
     pub(super) fn dirty_bytes(&self) -> u64 {
         let marks = self.buffers.iter().flat_map(|buffer| &*buffer.dirty);
         marks.map(|marks| u64::from(marks.load(Relaxed).count_ones())).sum::<u64>() * BLOCK_BYTES as u64
@@ -153,7 +153,7 @@ impl Buffers {
     }
 
     /// Copies the footer to the end of the buffer and marks it and the table as dirty; called by the helper
-    /// once the records are on the file.
+    /// once the records are in the file.
     pub(super) fn add_footer(&self, buffer: usize) {
         let of = &self.buffers[buffer];
         let at = self.buffer_bytes - FOOTER_BYTES;
@@ -205,7 +205,7 @@ impl Buffers {
         failed.map_or(Ok(written), Err)
     }
 
-    /// Zeroes and frees a buffer whose segment is on the file, so that no later segment contains its bytes.
+    /// Zeroes and frees a buffer whose segment is in the file, so that no later segment contains its bytes.
     pub(super) fn release(&self, buffer: usize) {
         let of = &self.buffers[buffer];
         let (used, table) = (of.used_bytes.load(Relaxed) as usize, of.table_at.load(Relaxed) as usize);

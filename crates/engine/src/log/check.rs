@@ -34,11 +34,11 @@ impl fmt::Display for Fault {
 pub struct CheckReport {
     /// The file's header.
     pub header: Header,
-    /// Segments never used or freed.
+    /// Free segments: never used, or freed after use.
     pub segments_free: u64,
     /// Segments that are complete, with their table of contents.
     pub segments_sealed: u64,
-    /// Segments that were open when the last process ended; a start recovers them by rolling forward.
+    /// Segments that were open when the last process ended; recovery rolls them forward at the next start.
     pub segments_open: u64,
     /// Intact records of the log's owner, including dead ones.
     pub records: u64,
@@ -55,7 +55,7 @@ pub struct CheckReport {
 /// Maximum number of faults that are listed.
 pub const FAULTS_MAX: usize = 100;
 
-/// Reads the whole file and checks every byte that has a meaning. Changes nothing.
+/// Reads the whole file and checks every byte to which the format gives a meaning. Changes nothing.
 ///
 /// # Errors
 /// Returns an [`OpenError`] if the file is in use, not a store, of another version, or truncated.

@@ -176,11 +176,11 @@ pub enum OpenError {
     Io { what: &'static str, path: PathBuf, source: io::Error },
 }
 
-/// A log's file, locked while this exists.
+/// A log's file, locked while this value exists.
 #[derive(Debug)]
 pub struct FileDisk {
     file: File,
-    /// The file of a log, locked while this value exists.
+    /// Second handle of the file, for direct writes; `None` if they are not used.
     direct: Option<File>,
     /// Set once the file system has refused direct writes of this block size.
     direct_refused: AtomicBool,
@@ -360,7 +360,7 @@ impl FileDisk {
         self.file.sync_all().map_err(|source| self.failed("write the header of", source))
     }
 
-    /// Returns the header, and whether both copies of it are intact and equal.
+    /// Returns the header, and whether both of its copies are intact and equal.
     fn headers(&self) -> Result<(Header, bool), OpenError> {
         let read = |block: u64| {
             let mut bytes = [0; HEADER_BYTES];

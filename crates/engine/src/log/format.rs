@@ -18,7 +18,7 @@ pub const VERSION: u32 = 2;
 pub const VERSION_MIN: u32 = 1;
 /// Required features in the header that this program knows: none yet.
 pub const FEATURES_KNOWN: u32 = 0;
-/// Bytes of a block, the unit of all writes to the file (as `O_DIRECT` requires).
+/// Size of a block in bytes, the unit of all writes to the file (as `O_DIRECT` requires).
 pub const BLOCK_BYTES: usize = 4096;
 /// Alignment of records in bytes, and the unit of record locations.
 pub const UNIT_BYTES: usize = 16;
@@ -28,13 +28,13 @@ pub const CHUNK_BYTES: usize = 64 << 10;
 pub const SEGMENTS_AT: u64 = 64 << 10;
 /// Bytes in use at the start of each of the two blocks that hold the file's header.
 pub const HEADER_BYTES: usize = 128;
-/// Bytes of a segment's header, before its first record.
+/// Size in bytes of a segment's header, which precedes its first record.
 pub const SEGMENT_HEADER_BYTES: usize = 64;
-/// Bytes of the footer at the end of a sealed segment.
+/// Size in bytes of the footer at the end of a sealed segment.
 pub const FOOTER_BYTES: usize = 64;
-/// Bytes of a record before its payload.
+/// Size of a record's header in bytes.
 pub const RECORD_HEADER_BYTES: usize = 64;
-/// Bytes of an entry in a table of contents.
+/// Size in bytes of an entry in a table of contents.
 pub const ENTRY_BYTES: usize = 32;
 /// Upper bound of the segments' life numbers. No file reaches it; a larger number is treated as damage, so
 /// that later additions cannot overflow.
@@ -49,7 +49,7 @@ const RECORD_MAGIC: u32 = u32::from_le_bytes(*b"NTrc");
 
 /// Kind of a record. 0, 254 and 255 belong to the log; all others are defined by the owner. A record of a
 /// kind from 64 to 127 *claims* the record that it ends: the claimed record is no longer independent, but a
-/// part of the claiming one. A start reports the claimed record to the owner
+/// part of the claiming one. Recovery reports the claimed record to the owner
 /// ([`FoundRecord::is_claimed`](super::FoundRecord::is_claimed)) until the claiming record is ended itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Kind(pub u8);
@@ -59,8 +59,8 @@ impl Kind {
     pub const UNFINISHED: Self = Self(0);
     /// Record whose only purpose is to end another record, as a deletion does.
     pub const MARKER: Self = Self(255);
-    /// Marker like [`Kind::MARKER`] that replaces a claim whose segment was freed. Another record that claims
-    /// the same target keeps it.
+    /// Marker like [`Kind::MARKER`] that replaces a claim whose segment was freed. The target is ended,
+    /// unless another record still claims it.
     pub const PAST_CLAIM: Self = Self(254);
 
     /// Returns whether a record of this kind belongs to the log's owner.
@@ -73,7 +73,8 @@ impl Kind {
         self == Self::MARKER || self == Self::PAST_CLAIM
     }
 
-    /// Returns whether a record of this kind claims its target, which then becomes a part of it.
+    /// Returns whether a record of this kind claims its target, which then becomes a part of the claiming
+    /// record.
     pub fn claims(self) -> bool {
         (64..128).contains(&self.0)
     }
@@ -93,11 +94,11 @@ pub struct Header {
     pub uuid: [u8; 16],
     /// Purpose of the file, padded with zeros ("cache", "mail").
     pub purpose: [u8; 8],
-    /// Bytes of a segment.
+    /// Size of a segment in bytes.
     pub segment_bytes: u32,
     /// Number of segments.
     pub segments: u32,
-    /// Random seed of the owner's hashes of names. 0 in version 1, whose hashes had no seed.
+    /// Random seed for the owner's hashes of names; 0 in version 1, whose hashes had no seed.
     pub hash_seed: u64,
     /// Required features: a program that does not know all of these bits must not open the file
     /// ([`FEATURES_KNOWN`]).
@@ -217,7 +218,7 @@ pub struct SegmentHeader {
     pub life: u64,
     /// Class of the owner's writer to which the segment belongs.
     pub class: u8,
-    /// True if this life is over: no record in the segment is live. The life number stays on the file, so
+    /// True if this life is over: no record in the segment is live. The life number stays in the file, so
     /// that it is never used again.
     pub is_over: bool,
     /// Version of the program that wrote this header. If a later program continues a file of version 1,
@@ -271,8 +272,8 @@ impl SegmentHeader {
 /// Footer at the end of a sealed segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Footer {
-    /// Life number of the segment's header; if it differs from it, this footer is left over from an earlier
-    /// life.
+    /// Life number of the segment. If the segment's header has another one, this footer is left over from an
+    /// earlier life.
     pub life: u64,
     /// Class of the segment's writer, the same as in the segment's header.
     pub class: u8,
@@ -326,11 +327,11 @@ pub struct RecordHeader {
     pub tag: u64,
     /// Record that this one ends, by replacing or deleting it.
     pub target: Option<Location>,
-    /// Bytes of the payload.
+    /// Length of the payload in bytes.
     pub payload_bytes: u32,
     /// Number of the record in its segment; life and number together order all records of a writer.
     pub number: u32,
-    /// Bytes from this header to the next, at least [`record_bytes`] of the payload.
+    /// Number of bytes from this header to the next: at least [`record_bytes`] for this payload.
     pub space_bytes: u32,
 }
 
@@ -374,7 +375,7 @@ impl RecordHeader {
     }
 }
 
-/// Entry of a segment's table of contents: the fields of a record's header that a start needs.
+/// Entry of a segment's table of contents: the fields of a record's header that recovery needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TableEntry {
     /// Kind of the record, see [`RecordHeader`].
@@ -387,7 +388,7 @@ pub struct TableEntry {
     pub target: Option<Location>,
     /// Offset of the record in the segment.
     pub offset: u32,
-    /// Bytes of the payload.
+    /// Length of the payload in bytes.
     pub payload_bytes: u32,
 }
 

@@ -2,13 +2,13 @@
 //!
 //! ```text
 //! write(writer):  appended = n ─▶ all dirty blocks of its buffers ─▶ file ─▶ written = n, one wake-up
-//!                 a sealed buffer that is all on the file: segment sealed, buffer given back
-//! sync:           note every writer's written ─▶ fdatasync ─▶ durable = noted
+//!                 a sealed buffer, completely written: segment sealed, buffer freed
+//! sync:           read `written` of every writer ─▶ fdatasync ─▶ durable = the value read
 //! ```
 //! Each step is a function that a test can call directly. A thread runs its step when its bell rings, and at
 //! the latest after the interval, for as long as work is pending: a record that is not written yet, a disk
-//! that refused, a segment that could not be freed. Otherwise the thread sleeps until it is woken: an append
-//! then begins the interval, with one wake-up for all appends of an interval.
+//! that refused a write, a segment that could not be freed. Otherwise the thread sleeps until it is woken: an
+//! append then begins the interval, with one wake-up for all appends of an interval.
 
 use std::{
     io,
@@ -43,8 +43,8 @@ impl Bell {
         }
     }
 
-    /// Wakes a resting helper to begin its interval, because it has a task to do within the interval. The
-    /// caller must have published the task before.
+    /// Wakes a resting helper to begin its interval, because the helper has a task to do within the interval.
+    /// The caller must already have published the task.
     ///
     /// Of the two fences, here and in [`Bell::rest`], one comes first. If it is this one, the helper sees the
     /// task; otherwise this function sees that the helper rests.
@@ -70,7 +70,8 @@ impl Bell {
         }
     }
 
-    /// Waits until the bell rings or an interval begins, unless `is_left` says that something is pending.
+    /// Waits until the bell rings or an interval begins, unless `is_left` returns true because work is
+    /// pending.
     fn rest(&self, is_left: impl Fn() -> bool) {
         self.is_resting.store(true, Relaxed);
         fence(SeqCst);
@@ -116,7 +117,8 @@ impl Helpers {
                 while !stop.load(Acquire) {
                     let was_rung = bell.wait(interval);
                     writers().for_each(|writer| shared.write(writer));
-                    // An append wakes the helper only after an interval without a ring of the bell.
+                    // After an interval without a ring of the bell, the helper rests until an append wakes
+                    // it.
                     if !was_rung {
                         bell.rest(|| writers().any(|writer| shared.progress[writer].wants_write()));
                     }
@@ -127,8 +129,8 @@ impl Helpers {
         helpers.run("log-sync".into(), move || {
             let _ = of_sync.sync_bell.sleeper.set(thread::current());
             while !stop_sync.load(Acquire) {
-                // A thread that writes records which must be synced rings this bell, and a failed sync is not
-                // retried.
+                // No sync can be left pending here: a thread that writes records which must be synced rings
+                // this bell, and a failed sync is not retried.
                 of_sync.sync_bell.rest(|| false);
                 of_sync.sync_bell.wait(interval);
                 while of_sync.progress.iter().any(|progress| progress.wants_sync()) {
@@ -274,10 +276,10 @@ impl LogState {
         Ok(())
     }
 
-    /// Adds the table of contents to a segment whose records are on the file, and releases its buffer.
+    /// Adds the table of contents to a segment whose records are in the file, and releases its buffer.
     ///
-    /// The footer states that the records need not be checked any more, so it is written after them; if
-    /// records must survive a loss of power, after a sync.
+    /// The footer states that the records need no further check, so it is written after them; if records must
+    /// survive a loss of power, it is written after a sync.
     fn complete(&self, buffer: usize) -> io::Result<()> {
         if self.must_sync {
             self.sync()?;
@@ -296,8 +298,8 @@ impl LogState {
 
     /// Makes all written records durable, for all writers at once.
     ///
-    /// After a failure the kernel may count the lost pages as clean, so that a later success would mean
-    /// nothing: it is not retried.
+    /// A failed sync is not retried: after a failure the kernel may count the lost pages as clean, so that a
+    /// later success would prove nothing.
     pub(super) fn sync(&self) -> io::Result<()> {
         if self.count.sync_errors.load(Relaxed) > 0 {
             return Err(io::Error::other("an earlier sync failed"));

@@ -1,13 +1,13 @@
-//! Allocation of life numbers, which identify the uses of a segment. No number is used twice, even if all
-//! segments of a life are lost in a power failure.
+//! Allocation of life numbers. Each use of a segment has its own life number, and no number is used twice,
+//! even if all segments of a life are lost in a power failure.
 //!
 //! ```text
 //! byte 8192   | magic | bound | checksum |      the same at byte 12288
 //! ```
 //! A segment's life distinguishes its records from those of an earlier use, so no life may be used again. The
-//! segments on the file do not tell which lives were used: the first block of a segment may be lost while
+//! segments in the file do not show which lives were used: the first block of a segment may be lost while
 //! other blocks are not. The file therefore stores a bound below which all lives count as allocated. The
-//! bound is raised before it is reached, and a start begins at it.
+//! bound is raised before it is reached, and after a restart allocation begins at the bound.
 
 use std::{io, sync::atomic::Ordering::Relaxed};
 
@@ -22,13 +22,13 @@ const BLOCKS_AT: [u64; 2] = [2 * BLOCK_BYTES as u64, 3 * BLOCK_BYTES as u64];
 const MAGIC: [u8; 8] = *b"NTlives\n";
 /// Bytes in use at the start of a block that stores the bound of the life numbers.
 const MARK_BYTES: usize = 20;
-/// Number of life numbers that are reserved at a time. Each start skips that many of the 2^24 that a location
-/// can distinguish.
+/// Number of life numbers that are reserved at a time. Each start skips this many of the 2^24 life numbers
+/// that a location can distinguish.
 pub(super) const LIVES_AHEAD: u64 = 1024;
-/// Number of life numbers that a start skips if neither copy of their bound can be read.
+/// Number of life numbers that are skipped at startup if neither copy of their bound can be read.
 const LIVES_UNKNOWN: u64 = 1 << 16;
 
-/// Starts the life numbers after all that may ever have been used, and reserves some.
+/// Sets the next life number above all numbers that may ever have been used, and reserves some numbers.
 ///
 /// # Errors
 /// Returns the disk's error.

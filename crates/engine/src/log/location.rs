@@ -39,8 +39,8 @@ impl Location {
         (self.0 & ((1 << PLACE_BITS) - 1)) * UNIT_BYTES as u64
     }
 
-    /// Returns whether this record was written after another of the same writer: compares their lives, which
-    /// wrap around after 2^24, then their offsets.
+    /// Returns whether this record was written after another record of the same writer: compares their lives,
+    /// which wrap around after 2^24, then their offsets.
     pub fn is_after(self, other: Self) -> bool {
         let (life, of_other) = (self.0 >> PLACE_BITS, other.0 >> PLACE_BITS);
         let ahead = life.wrapping_sub(of_other) & LIFE_MASK;

@@ -2,10 +2,10 @@
 //! crash.
 //!
 //! ```text
-//!  loop 0: Writer ─┐  stores into buffers (ours, anonymous)     ┌─ helper 0, 1: writes dirty blocks, O_DIRECT
-//!  loop 1: Writer ─┤────────────────────────────────────────────┼─ syncer: fdatasync, one for all who wait
+//!  loop 0: Writer ─┐  stores into buffers (anonymous memory)    ┌─ helper 0, 1: writes dirty blocks, O_DIRECT
+//!  loop 1: Writer ─┤────────────────────────────────────────────┼─ syncer: fdatasync, one for all waiting tasks
 //!                  │  segments' states: atomics                 └─ reaper: frees segments without live records
-//!  any thread: read(location) ◀── the buffer while it is held, else the file
+//!  any thread: read(location) ◀── the segment's buffer, if it has one, else the file
 //! ```
 //! *Memory:* a fixed number of buffers, 40 bytes per segment. *Writer:* a segment has one writer. *Waiting:*
 //! helpers wait for the disk; loops never wait. *Bounds:* bytes that wait to be written
@@ -13,9 +13,9 @@
 //!
 //! The log does not interpret its records. A record has a *kind*, a *hash* and a *tag* that its owner
 //! defines, and may name another record that it *ends* (replaces, deletes). Only this decides whether a
-//! record is dead after a crash: it is dead if an intact record on the file ends it. The ending record must
-//! therefore stay on the file as long as the record that it ends. Before the reaper frees a segment, it
-//! rewrites those of its deletions whose targets are still on the file (`reap.rs`).
+//! record is dead after a crash: it is dead if an intact record in the file ends it. The ending record must
+//! therefore stay in the file as long as the record that it ends. Before the reaper frees a segment, it
+//! rewrites those of its deletions whose targets are still in the file (`reap.rs`).
 //!
 //! The format is in `docs/formats/store.md`, the reasons in `docs/decisions/006-mapped-store.md`.
 
@@ -200,7 +200,7 @@ impl Reader {
         self.shared.table.free_count()
     }
 
-    /// Returns the bytes of a segment.
+    /// Returns the size of a segment in bytes.
     pub fn segment_bytes(&self) -> usize {
         self.shared.table.segment_bytes
     }
@@ -211,7 +211,7 @@ impl Reader {
     }
 }
 
-/// A segment that is completely on the file.
+/// A segment that is completely written to the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SealedSegment {
     /// Number of the segment.

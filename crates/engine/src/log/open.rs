@@ -39,7 +39,7 @@ pub struct Options {
     /// Number of writing threads.
     pub helpers: usize,
     /// True if the log must keep its promises after a loss of power too, at the cost of some syncs for each
-    /// segment: a table is written after its records, and a segment is freed on the file before it is used
+    /// segment: a table is written after its records, and a segment is freed in the file before it is used
     /// again. Otherwise, deleted or replaced records may come back after a loss of power, or a replacement
     /// may be lost together with the old record.
     pub must_sync: bool,
@@ -222,7 +222,7 @@ impl LogRecovery {
 }
 
 impl Log {
-    /// Opens a log on a file. Equivalent to [`LogRecovery::file`]; call [`LogRecovery::recover`] next.
+    /// Opens a log in a file. Equivalent to [`LogRecovery::file`]; call [`LogRecovery::recover`] next.
     ///
     /// # Errors
     /// Returns an [`OpenError`] if the file cannot be opened or created, or is refused.

@@ -64,7 +64,7 @@ pub enum ReadError {
     Io {
         /// Location of the record.
         location: Location,
-        /// Error of the disk.
+        /// Error returned by the disk.
         source: io::Error,
     },
 }
@@ -209,7 +209,7 @@ impl Reader {
         is_given_up
     }
 
-    /// Returns whether the whole record is on the file (and not only in a buffer), so that it may be sent
+    /// Returns whether the whole record is in the file (and not only in a buffer), so that it may be sent
     /// from there.
     pub fn is_on_file(&self, location: Location) -> bool {
         self.shared
@@ -284,7 +284,8 @@ impl Reader {
         of.buffer.load(Relaxed) == buffer && shared.table.living(location).is_some()
     }
 
-    /// Returns the error for a mismatch: the segment was freed meanwhile, or the record is damaged.
+    /// Returns the error for a mismatch: the segment has been freed in the meantime, or the record is
+    /// damaged.
     fn mismatch(&self, location: Location) -> ReadError {
         if self.shared.table.living(location).is_none() {
             return ReadError::Gone(location);

@@ -1,15 +1,15 @@
 //! Freeing segments without live records.
 //!
-//! A record that ends another must stay on the file as long as the other does; otherwise the other would come
-//! back after a crash.
+//! A record that ends another (deletes or replaces it) must stay in the file as long as the ended record
+//! does; otherwise the ended record would come back after a crash.
 //!
 //! ```text
-//! dying segment B:  read its table ─▶ whose target is still on the file?  ─▶ append that end again ─▶ written (synced)
+//! dying segment B:  read its table ─▶ targets still in the file? ─▶ rewrite their deletions ─▶ written (synced)
 //!                   ─▶ B's header says "over" (synced) ─▶ B is free
-//! the new ends are in segments of the reaper's own, each until the segment of its target has been freed
+//! rewritten deletions are in segments of the reaper; each stays until the segment of its target is freed
 //! ```
 //! *Thread:* the reaper. *Bounds:* a rewritten deletion takes 64 bytes, and is written at most once while its
-//! segment dies; there are at most as many as dead records on the file. If no segment is free for them, dying
+//! segment dies; there are at most as many as dead records in the file. If no segment is free for them, dying
 //! segments wait.
 
 use std::{collections::HashMap, io, sync::Arc};
@@ -167,7 +167,7 @@ impl Reaper {
         !self.shared.must_sync || self.shared.sync().is_ok()
     }
 
-    /// Rewrites the deletions of a segment whose targets are still on the file.
+    /// Rewrites the deletions of a segment whose targets are still in the file.
     fn carry(&mut self, segment: u32) -> Result<Option<super::Ticket>, CarryFault> {
         let shared = Arc::clone(&self.shared);
         let life = shared.table.segment(segment).life.load(Acquire);
@@ -202,7 +202,7 @@ impl Reaper {
         Ok(last)
     }
 
-    /// Marks the segment's life as over on the file.
+    /// Marks the segment's life as over in the file.
     fn erase(&self, segment: u32) -> io::Result<()> {
         let shared = &self.shared;
         let of = shared.table.segment(segment);

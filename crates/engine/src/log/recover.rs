@@ -1,13 +1,13 @@
-//! Recovery of the file's contents at a start.
+//! Recovery of the file's contents at startup.
 //!
 //! ```text
-//! 1  each segment, in parallel:  sealed (footer of the same life)? ─▶ its table, if it names any record that it ends
-//!                                open or torn? ─▶ rolled forward record by record, checked whole, and sealed now
-//! 2  all ends found, sorted      (8 bytes each, 16 for a claim: the only memory that grows with the file, besides the
+//! 1  each segment, in parallel:  sealed (footer of the same life)? ─▶ its table is read, if any entry has a target
+//!                                open or torn? ─▶ rolled forward record by record, each verified, and sealed now
+//! 2  all targets found, sorted   (8 bytes each, 16 for a claim: the only memory that grows with the file, besides the
 //!                                owner's)
 //! 3  each segment, in parallel:  its table ─▶ records that no other has ended ─▶ to the owner, on the calling thread
 //! ```
-//! A start after a clean stop therefore reads tables (32 bytes per record) and no record. Damage is reported
+//! Startup after a clean stop therefore reads tables (32 bytes per record) and no record. Damage is reported
 //! and left unchanged: a segment whose start is damaged is neither read nor used.
 
 use std::{
@@ -48,7 +48,7 @@ pub struct FoundRecord {
     pub tag: u64,
     /// Location of the record.
     pub location: Location,
-    /// Payload bytes of the record.
+    /// Length of the record's payload in bytes.
     pub payload_bytes: u32,
     /// Life number of the segment. Of two records of one writer, the one in the later life is newer; in the
     /// same life, the one with the greater location.
@@ -78,7 +78,7 @@ impl FoundRecord {
     }
 }
 
-/// Report of a recovery.
+/// Report on a recovery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RecoveryReport {
     /// Records that were reported to the owner.

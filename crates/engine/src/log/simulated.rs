@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! write ─▶ visible to readers, survives the process               sync ─▶ survives a loss of power
-//! lose_power: of each 512-byte sector one of its unsynced states, or the synced one: dropped, reordered, torn
+//! lose_power: each 512-byte sector gets one of its unsynced states, or the synced one: dropped, reordered, torn
 //! ```
 //! A sector is written completely or not at all, as disks promise; nothing else is promised.
 
@@ -20,10 +20,10 @@ use std::{
 
 use super::file::Disk;
 
-/// Bytes of a sector, which a disk writes completely or not at all.
+/// Size in bytes of a sector, which a disk writes completely or not at all.
 const SECTOR_BYTES: usize = 512;
-/// Bytes of a page of the disk's memory. A page that was never written is not allocated, so a disk may be
-/// large.
+/// Size in bytes of a page in the disk's memory. A page that was never written is not allocated, so a disk
+/// may be large.
 const PAGE_BYTES: usize = 64 << 10;
 
 /// A simulated disk of a fixed size. All clones refer to the same disk.
@@ -102,7 +102,7 @@ impl Pages {
     }
 }
 
-/// Faults of the disk, in effect until they are changed.
+/// Faults that the disk simulates until they are changed.
 #[derive(Debug, Clone, Default)]
 pub struct Faults {
     /// Writes fail with this error number.
@@ -131,7 +131,7 @@ impl SimulatedDisk {
         }
     }
 
-    /// Sets the faults from now on.
+    /// Sets the faults that the disk simulates from now on.
     pub fn set_faults(&self, faults: Faults) {
         self.state().faults = faults;
     }

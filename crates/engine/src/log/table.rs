@@ -1,8 +1,8 @@
 //! State of each segment while the log is open.
 //!
 //! ```text
-//! Free ──claim──▶ Open ──written, with its table──▶ Sealed ──nothing live──▶ Dying ──ends recorded, erased──▶ Free
-//!                                                                           (never taken back)   Damaged: set aside
+//! Free ──claim──▶ Open ──written, with its table──▶ Sealed ──nothing live──▶ Dying ──deletions kept, erased──▶ Free
+//!                                                                           (cannot be undone)   Damaged: set aside
 //! ```
 //! *Memory:* 40 bytes per segment, atomics. *Writers:* a writer claims a segment; its helper seals it; the
 //! thread that reports its last record dead makes it dying; the reaper frees it. *Waiting:* never.
@@ -22,7 +22,7 @@ pub enum SegmentState {
     Free = 0,
     /// Being filled, or filled and not yet written out.
     Open = 1,
-    /// Completely on the file, with its table.
+    /// Completely written to the file, with its table of contents.
     Sealed = 2,
     /// Without live records, and about to be freed.
     Dying = 3,
@@ -50,7 +50,7 @@ const LIVES_KEPT: u64 = 64;
 const LIVE_BITS: u32 = 32;
 const LIVE_MASK: u64 = (1 << LIVE_BITS) - 1;
 
-/// Sentinel for a segment that is in no buffer.
+/// Sentinel for a segment without a buffer.
 pub(super) const NO_BUFFER: u32 = u32::MAX;
 
 #[derive(Debug)]
@@ -62,7 +62,7 @@ pub(super) struct Segment {
     /// has no effect.
     live: AtomicU64,
     pub(super) pins: AtomicU32,
-    /// Index of the buffer that holds the segment's bytes, until all of them are on the file.
+    /// Index of the buffer that holds the segment's bytes, until all of them are in the file.
     pub(super) buffer: AtomicU32,
 }
 
@@ -185,14 +185,14 @@ impl Table {
         life
     }
 
-    /// Frees a dying segment after its life was marked as over on the file.
+    /// Frees a dying segment after its life was marked as over in the file.
     pub(super) fn free(&self, segment: u32) {
         let was_dying = self.segment(segment).advance(SegmentState::Dying, SegmentState::Free);
         assert!(was_dying, "segment {segment} freed without being marked as dying");
         self.free.fetch_add(1, Release);
     }
 
-    /// Sets the state of a segment that recovery found on the file.
+    /// Sets the state of a segment that recovery found in the file.
     pub(super) fn restore(&self, segment: u32, state: SegmentState, life: u64, class: u8) {
         let of = self.segment(segment);
         of.life.store(life, Relaxed);
@@ -220,7 +220,7 @@ impl Table {
         self.next_life.fetch_max(life, Relaxed);
     }
 
-    /// Skips a number of life numbers, which may have been used.
+    /// Skips `lives` life numbers, because they may have been used.
     pub(super) fn skip_lives(&self, lives: u64) {
         self.next_life.fetch_add(lives, Relaxed);
     }
@@ -231,7 +231,8 @@ impl Table {
         self.segment(segment).live.fetch_add(bytes as u64, SeqCst);
     }
 
-    /// Subtracts the dead record at `location` from its segment; returns whether this made the segment dying.
+    /// Subtracts the dead record at `location` from its segment; returns whether the segment is dying as a
+    /// result.
     pub(super) fn died(&self, location: Location, bytes: usize) -> bool {
         let Some(segment) = self.living(location) else { return false };
         let of = self.segment(segment);
@@ -248,7 +249,7 @@ impl Table {
             && of.advance(SegmentState::Sealed, SegmentState::Dying)
     }
 
-    /// Seals a segment that is completely on the file; returns whether it has no live records left.
+    /// Seals a segment that is completely written to the file; returns whether it has no live records left.
     ///
     /// The state is set before the live bytes are checked; `died` does the reverse, so that one of the two
     /// sees the other.

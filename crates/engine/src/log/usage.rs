@@ -20,15 +20,15 @@ macro_rules! counts {
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
         pub struct LogUsage {
             $($(#[$doc])* pub $name: u64,)*
-            /// Bytes of all segments.
+            /// Total size of all segments in bytes.
             pub capacity_bytes: u64,
-            /// Segments that are free for writers to use.
+            /// Bytes of live records.
             pub live_bytes: u64,
             /// Segments that may be claimed.
             pub segments_free: u64,
             /// Segments being filled or written.
             pub segments_open: u64,
-            /// Segments that are completely on the file.
+            /// Segments that are completely written to the file.
             pub segments_sealed: u64,
             /// Segments about to be freed.
             pub segments_dying: u64,
@@ -38,7 +38,7 @@ macro_rules! counts {
             pub segments_pinned: u64,
             /// Total size of pinned segments in bytes.
             pub pinned_bytes: u64,
-            /// Bytes of changed blocks that are not on the file yet.
+            /// Bytes of changed blocks that are not in the file yet.
             pub dirty_bytes: u64,
             /// Buffers in use: being filled or written.
             pub buffers_taken: u64,
@@ -67,13 +67,13 @@ counts! {
     written_bytes,
     /// Writes by helpers.
     writes,
-    /// Writes that failed at the disk.
+    /// Writes that failed with a disk error.
     write_errors,
     /// Number of times that the file was synced.
     syncs,
-    /// Syncs that failed at the disk.
+    /// Syncs that failed with a disk error.
     sync_errors,
-    /// Reads that failed at the disk.
+    /// Reads that failed with a disk error.
     read_errors,
     /// Records that were damaged when read.
     damaged_records,
@@ -83,7 +83,7 @@ counts! {
     given_up,
     /// Segments given up because all their records had expired.
     given_up_over,
-    /// Deletions rewritten because the record that they delete was still on the file.
+    /// Deletions rewritten because the record that they delete was still in the file.
     ends_carried,
 }
 

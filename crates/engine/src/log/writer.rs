@@ -33,7 +33,7 @@ const SUM_BYTES: usize = 1024;
 /// Number of free segments reserved for the reaper, which stores deletions there that must outlive their
 /// segment.
 const SEGMENTS_KEPT: usize = 1;
-/// Number of free buffers that a caller that can wait leaves to callers that cannot. One is enough: a log has
+/// Number of free buffers that callers which can wait leave to callers which cannot. One is enough: a log has
 /// two more buffers than its writers and the reaper can have open ([`super::Options`]), so a waiting caller
 /// always waits for a buffer that a helper is writing out.
 const BUFFERS_LEFT: usize = 1;
@@ -45,7 +45,7 @@ pub struct NewRecord {
     pub kind: Kind,
     /// Hash of the record's name, computed by the log's owner.
     pub hash: u64,
-    /// Information that a start returns to the owner without reading the record.
+    /// Information that recovery returns to the owner without reading the record.
     pub tag: u64,
     /// Record that this one replaces: it is dead once this one is complete, even after a crash.
     pub target: Option<Location>,
@@ -155,7 +155,7 @@ impl Writer {
         Ok(self.finish(filling))
     }
 
-    /// Appends the deletion of a record, which then never comes back.
+    /// Appends the deletion of a record, so that the record does not come back at a later start.
     ///
     /// # Errors
     /// Returns an [`AppendRefusal`] if the deletion cannot be appended; the record is then not deleted.
@@ -204,7 +204,7 @@ impl Writer {
             checksum: 0,
         };
         self.shared.buffers.buffer(buffer).fillings.fetch_add(1, Relaxed);
-        // This provisional header lets a start find the records after this one, even if this one is never
+        // This provisional header lets recovery find the records after this one, even if this one is never
         // completed.
         filling.write_header(Kind::UNFINISHED, 0, space);
         Ok(filling)
@@ -226,8 +226,9 @@ impl Writer {
     }
 
     /// Enlarges the room of an unfinished record to at least `room` bytes in total: in place if no record was
-    /// appended after it, else elsewhere, and the bytes written so far are copied. The room grows by at least
-    /// half, so that many small steps do not copy much. Spans taken before are invalid afterwards.
+    /// appended after it, otherwise in a new location to which the bytes written so far are copied. The room
+    /// grows by at least half, so that many small steps do not copy much. Spans taken before are invalid
+    /// afterwards.
     ///
     /// # Errors
     /// Returns an [`AppendRefusal`] if there is no room; the record is then unchanged, and may be finished or

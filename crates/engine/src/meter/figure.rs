@@ -20,7 +20,7 @@ pub const fn gauge<U>(name: &'static str, help: &'static str, unit: Unit, of: fn
     Figure { name, help, unit, is_gauge: true, of }
 }
 
-/// Creates a counter: a number of events since the start.
+/// Creates a counter: a number of events since startup.
 pub const fn counter<U>(name: &'static str, help: &'static str, unit: Unit, of: fn(&U) -> u64) -> Figure<U> {
     Figure { name, help, unit, is_gauge: false, of }
 }

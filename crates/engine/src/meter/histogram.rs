@@ -2,7 +2,7 @@
 //!
 //! Values below 256 have a bucket each; above, every power of two is divided into 128 buckets of equal width.
 //! A value is thus known to within 1/128 (0.8%) from 1 up to 2^37 − 1 (137 s in nanoseconds), in 3,968
-//! buckets, 31 KiB. Nothing is resized or allocated after the start.
+//! buckets, 31 KiB. Nothing is resized or allocated after startup.
 //!
 //! ```text
 //!   value   0 … 255 │ 256 … 511 │ 512 … 1023 │ … │ 2^36 … 2^37−1

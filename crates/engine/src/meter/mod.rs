@@ -8,7 +8,7 @@
 //!
 //! Every value has one writer: the core that holds the row's handle. A write is a load and a store without a
 //! lock prefix, and no other core writes to its line. A reader sums up the rows at approximately one moment
-//! and stops no core. No function here allocates after the start, except those that read.
+//! and stops no core. No function here allocates after startup, except those that read.
 //!
 //! - [`counters!`](crate::counters) declares a table of counters and gauges; [`CounterSet`] holds them per core.
 //! - [`Histogram`]: fixed log-linear buckets; [`Histograms`] has one per core.

@@ -76,7 +76,7 @@ pub struct Point {
     pub value: Value,
 }
 
-/// All values of the metric of one name. They are of one kind.
+/// All values of the metric with this name, all of the same kind.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Family {
     /// Prometheus name, including the unit, without `_total`.
@@ -96,7 +96,7 @@ pub trait Source: fmt::Debug + Send + Sync + 'static {
     fn collect(&self, families: &mut Vec<Family>);
 }
 
-/// All metrics sources of a process. Filled at the start, then shared and only read.
+/// All metrics sources of a process. Filled at startup, then shared and only read.
 #[derive(Debug, Default)]
 pub struct Registry {
     sources: Vec<Arc<dyn Source>>,
@@ -114,8 +114,8 @@ impl Registry {
         self.sources.push(source);
     }
 
-    /// Collects the metrics of all sources. Families of one name from several sources are merged; their
-    /// labels must distinguish them.
+    /// Collects the metrics of all sources. Families with the same name from several sources are merged;
+    /// their labels must distinguish them.
     ///
     /// # Panics
     /// Panics if two sources give the same name different units.

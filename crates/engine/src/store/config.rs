@@ -42,9 +42,11 @@ const CAPACITY_BYTES_MAX: u64 = (1 << 40) * UNIT as u64;
 /// Options for opening a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreConfig {
-    /// Bytes for segments over all cores; metadata needs additional memory (at most 64 bytes per object).
+    /// Total size in bytes of the segments of all cores; metadata needs additional memory (at most 64 bytes
+    /// per object).
     pub capacity_bytes: u64,
-    /// Bytes of a segment, a power of two. `None`: a 128th of a core's share, within 128 KiB and 4 MiB.
+    /// Size of a segment in bytes, a power of two. `None`: a 128th of a core's share, within 128 KiB and 4
+    /// MiB.
     pub segment_bytes: Option<u32>,
     /// Maximum body bytes of one object; `None`: an eighth of a core's share. A body that needs more extents
     /// than the table of extents can hold is refused in any case ([`Store::object_bytes_max`] returns the
@@ -53,8 +55,8 @@ pub struct StoreConfig {
     /// Number of cores; each has an equal share of the store.
     pub cores: usize,
     /// Seed of the hashes, for tests and benchmarks that need reproducible hashes. `None`: a random seed,
-    /// which is required where untrusted clients choose the keys. A store on a file always uses the seed in
-    /// the file.
+    /// which is required where untrusted clients choose the keys. A file-backed store always uses the seed in
+    /// its file.
     pub hash_seed: Option<u64>,
 }
 
@@ -123,7 +125,7 @@ pub enum StoreError {
     Mapping {
         /// Purpose of the mapping.
         what: &'static str,
-        /// Bytes of the mapping.
+        /// Size of the mapping in bytes.
         bytes: u64,
         /// Error that the kernel returned.
         source: io::Error,
@@ -182,8 +184,9 @@ impl Geometry {
             });
         }
         let share = segments * segment;
-        // Half of a small segment. An object in extents is written to the file in several steps and queues
-        // there; its key, head and extra have only half a record, where a large head must fit.
+        // In a small segment, a record may take half of the segment. Objects in extents cost more: they are
+        // written to the file in several steps, each of which queues, and their key, head and extra have only
+        // half a record, where a large head must fit.
         let record = if segment / 2 >= RECORD_BYTES_MIN {
             (segment / 4).max(RECORD_BYTES_AIM.min(segment / 2))
         } else {

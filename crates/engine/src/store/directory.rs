@@ -19,8 +19,8 @@ use super::{
 };
 use crate::sys::atomics::Ordering::{Relaxed, Release};
 
-/// Entries of the next directory filled at each split. A directory has about three entries per page, so the
-/// next one is complete long before the densest page needs it.
+/// Number of entries of the next directory that are filled at each split. A directory has about three entries
+/// per page, so the next one is complete long before the densest page needs it.
 const ENTRIES_AHEAD: usize = 16;
 
 /// Error: the index has no slot for this hash, because its pages are used up or too many hashes share their
@@ -141,7 +141,7 @@ impl IndexOwner {
         }
     }
 
-    /// Returns the visits of an object by all cores since it was linked, less those that
+    /// Returns the visits of an object by all cores since it was linked, minus those that
     /// [`Self::set_visits`] removed; at most [`VISITS_MAX`].
     pub fn visits(&self, index: &Index, at: SlotAddress) -> u64 {
         let of_core = |core| {

@@ -1,9 +1,9 @@
 //! Eviction: segments are emptied oldest first, as in S3-FIFO.
 //!
 //! ```text
-//! new ─▶ probation ──oldest──┬ visited ─▶ main ──oldest──┬ visited ─▶ head of main, with a visit less
-//!  ▲                         └ not: out, a ghost         └ not: out, a ghost
-//!  └ ghosts go to main at once: a ghost of probation makes probation larger, a ghost of main smaller
+//! new ─▶ probation ──oldest──┬ visited ─▶ main ──oldest──┬ visited ─▶ head of main, with fewer visits
+//!  ▲                         └ not visited: evicted      └ not visited: evicted        (leaves a ghost)
+//!  └ an object with a ghost goes to main at once: a ghost of probation enlarges probation, a ghost of main shrinks it
 //! ```
 //! An object without visits is dropped unread (only its header is read, to find its slot). Steps are bounded
 //! in records and bytes: while free segments are below the reserve, each insert evicts in proportion to the
@@ -73,8 +73,8 @@ impl Shard {
         (self.space.segments() / 64).clamp(4, 32)
     }
 
-    /// Returns how many bytes of a segment may survive eviction. A segment that survives whole frees nothing,
-    /// so when free segments run low, visited objects beyond three quarters are evicted too.
+    /// Returns how many bytes of a segment may survive eviction. A segment whose objects all survive frees
+    /// nothing, so when free segments run low, visited objects beyond three quarters are evicted too.
     fn survivors_max(&self) -> usize {
         let segment_bytes = self.local.store.geometry.segment_bytes;
         if self.space.free_count() > self.reserve() / 4 { segment_bytes } else { segment_bytes / 4 * 3 }
@@ -84,8 +84,8 @@ impl Shard {
         self.space.free_count() < self.reserve()
     }
 
-    /// Returns whether more than an eighth of the share's segments are draining, so that pinned ones are
-    /// wanted back.
+    /// Returns whether more than an eighth of the share's segments are draining. If so, pins on segments
+    /// should be released.
     fn drains_much(&self) -> bool {
         self.space.draining_count() > (self.space.segments() / 8).max(1)
     }
@@ -120,9 +120,9 @@ impl Shard {
         }
     }
 
-    /// Returns space for a new record, and evicts in return. If eviction did not keep up, or epochs and pins
-    /// hold the emptied segments, checks all draining segments and empties a few more; after that the record
-    /// is refused.
+    /// Returns space for a new record, and evicts in proportion to its size. If eviction did not keep up, or
+    /// epochs and pins hold the emptied segments, checks all draining segments and empties a few more; after
+    /// that the record is refused.
     pub(super) fn room(&mut self, log: Log, units: u32) -> Result<Place, InsertRefusal> {
         self.pay(units);
         for _ in 0..ROUNDS_AN_INSERT {
@@ -203,7 +203,7 @@ impl Shard {
                 self.space.live_records(segment) == 0,
                 "records of segment {segment} are live but not in the index"
             );
-            // All records were dead before eviction came to them, or were abandoned on another core.
+            // All records were dead before eviction reached them, or were abandoned on another core.
             self.space.try_retire(&self.local.store, segment);
             self.space.emptied(segment);
         }
@@ -271,7 +271,7 @@ impl Shard {
         0
     }
 
-    /// Returns the number of visits that an object loses to stay: one, or two for a large object, which
+    /// Returns the number of visits that keeping an object costs it: one, or two for a large object, which
     /// displaces several smaller ones.
     fn price(&self, slot: &Slot, body_bytes: u64) -> u64 {
         let mean = self.tally().object_bytes();

@@ -1,19 +1,19 @@
 //! The expiry queue of a shard.
 //!
 //! An entry is one word of 8 bytes, with the expiry second in the high half and the high half of the hash in
-//! the low half; the object itself is not accessed. When an entry is due, the slots of that prefix with
-//! exactly that expiry are unlinked. The entry of an object that was replaced, refreshed or evicted finds no
+//! the low half; the object itself is not accessed. When an entry is due, the slots with that prefix and
+//! exactly that expiry are unlinked. If an object was replaced, refreshed or evicted, its entry finds no
 //! slot: lazy deletion.
 //!
 //! The queue is `bheap`'s page queue: entries that are not due soon are kept unsorted in pages that are not
-//! accessed. An entry therefore costs a fraction of its cost in a heap, the smaller the more entries there
-//! are, and no push copies the whole queue (`docs/decisions/022-expiry-queue.md`).
+//! accessed. An entry therefore costs only a fraction of what it costs in a heap, and this fraction shrinks
+//! as the queue grows; no push copies the whole queue (`docs/decisions/022-expiry-queue.md`).
 //!
 //! Stale entries are bounded: once there are seven entries for four objects, the queue is sifted. Entries are
 //! taken from the old queue a few at a time, earliest first, and pushed to the new queue if the index still
-//! knows them. To merge equal entries, each slot notes in which of two alternating siftings it was entered
-//! ([`Slot::sifting`](super::index::Slot::sifting)): a slot that notes the current sifting has its entry
-//! already.
+//! has a slot for them. To merge equal entries, each slot notes in which of two alternating siftings it was
+//! entered ([`Slot::sifting`](super::index::Slot::sifting)): a slot that notes the current sifting has its
+//! entry already.
 
 use std::collections::VecDeque;
 
@@ -23,9 +23,10 @@ use super::shard::Shard;
 
 /// Minimum number of entries for which sifting is worthwhile.
 const SIFT_FROM: usize = 512;
-/// Number of entries taken ahead from the queue that is sifted, so that their buckets can be prefetched.
+/// Number of entries taken in advance from the queue that is being sifted, so that their buckets can be
+/// prefetched.
 const AHEAD: usize = 8;
-/// Bytes of the queue's blocks: one memory page.
+/// Size of the queue's blocks in bytes: one memory page.
 const BLOCK_BYTES: usize = 4096;
 /// Number of entries that each insert sifts while the queue is too long.
 const SIFT_A_STEP: usize = 4;

@@ -10,18 +10,18 @@
 //! entry: fingerprint 19 | from 1 | age 12         one age: a sixteenth as many evictions as there are objects
 //! ```
 //! A ghost counts until as many objects have been evicted from the same log as the store has objects. An
-//! object requested later than that would not be in a store twice as large either, and in the main log it
-//! would displace an object that would. In a test with a loop over three times as many objects as fit into
-//! memory, ghosts remembered for the loop's whole length filled the main log and cost six hits in a hundred
-//! requests.
+//! object requested later than that would be missing even from a store of twice the size, and in the main log
+//! it would displace an object that such a store would contain. In a test with a loop over three times as
+//! many objects as fit into memory, ghosts remembered for the loop's whole length filled the main log and
+//! cost six hits per hundred requests.
 
 use super::hash::Hash;
 use crate::sys::arena::prefetch as prefetch_plain;
 
 /// Number of entries in a ring: together with its cursor they fill a cache line.
 const RING: usize = 15;
-/// Bytes of a shard for each remembered ghost: if objects are smaller than this, their ghosts are overwritten
-/// before their age expires.
+/// Bytes of shard capacity per remembered ghost: if objects are smaller than this, their ghosts are
+/// overwritten before their age expires.
 const BYTES_A_GHOST: usize = 1024;
 /// Number of bits for an entry's age. The age wraps around after 256 times as many evictions as there are
 /// objects; by then the ring has been overwritten many times, unless objects are larger than half a MiB.
@@ -129,7 +129,8 @@ mod tests {
         let recent = (9 * capacity as u32 + capacity as u32 / 2..10 * capacity as u32)
             .filter(|i| ghosts.recall(hash(*i)).is_some());
         assert!(recent.count() > capacity * 4 / 10, "half of the newest capacity is mostly there");
-        // Of some hundred thousand forgotten hashes, a few have the same fingerprint as a remembered one.
+        // Among several hundred thousand forgotten hashes, a few have the same fingerprint as a remembered
+        // one.
         let forgotten = (0..7 * capacity as u32).filter(|i| ghosts.recall(hash(*i)).is_some()).count();
         assert!(forgotten < 20, "{forgotten} that should be forgotten");
         for from in [EvictedFrom::Probation, EvictedFrom::Main] {

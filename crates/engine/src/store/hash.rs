@@ -27,7 +27,7 @@ impl Hash {
         self.0
     }
 
-    /// Returns the high half (the prefix), which expiry entries remember.
+    /// Returns the high half (the prefix), which entries of the expiry queue store.
     #[inline]
     pub const fn prefix(self) -> u32 {
         (self.0 >> 32) as u32

@@ -4,10 +4,10 @@
 //! ```text
 //! whole    | header, key, head,  extra | body |  ─▶  | header, key, head', extra' | body |    the body is copied, at most 256 KiB
 //! chained  | header, key, head,  extra | table ─┬─▶ extents
-//!          | header, key, head', extra' | table ┘   the extents are the same, the old record dies
+//!          | header, key, head', extra' | table ┘   the extents are unchanged, the old record dies
 //! ```
 //! Readers that hold the old record see it unchanged. The object keeps its sequence number, because variants
-//! and parts refer to it. The counterpart for objects on the file is `tier/heads.rs`.
+//! and parts refer to it. The counterpart for objects in the file is `tier/heads.rs`.
 
 use super::{
     filling::InsertRefusal,
@@ -32,7 +32,7 @@ pub struct NewHead<'a> {
 
 impl Shard {
     /// Replaces the head, metadata words and expiry of an object; returns whether the object was found. An
-    /// object that is only on the file must be restored to memory first.
+    /// object that is only in the file must be restored to memory first.
     ///
     /// # Errors
     /// [`InsertRefusal::TooLarge`] if key, head and extra do not fit, or the body no longer fits beside them;

@@ -61,7 +61,7 @@ pub struct Slot {
     pub hash: u64,
     /// Location in units of 16 bytes (40 bits) and record length in the same units (24 bits above).
     pub place: u64,
-    /// Expiry in seconds (32 bits), ban epoch (24, unused yet), flags (8) from low to high.
+    /// Expiry in seconds (32 bits), ban epoch (24, not used yet), flags (8) from low to high.
     pub life: u64,
 }
 
@@ -107,14 +107,14 @@ impl Slot {
         self.life & Self::CHAINED != 0
     }
 
-    /// Returns the sifting of the expiry queue (one of two, alternating) in which the slot's expiry was last
-    /// entered.
+    /// Returns the sifting of the expiry queue (one of two, alternating) in which an entry for this slot was
+    /// last added.
     #[inline]
     pub fn sifting(&self) -> bool {
         self.life & Self::SIFTING != 0
     }
 
-    /// Returns this slot with the given sifting noted in it.
+    /// Returns this slot, marked with the given sifting.
     #[inline]
     pub fn with_sifting(self, sifting: bool) -> Self {
         Self { life: self.life & !Self::SIFTING | if sifting { Self::SIFTING } else { 0 }, ..self }

@@ -2,8 +2,8 @@
 //! to which it is appended.
 //!
 //! ```text
-//! insert ─▶ sizes ─▶ log ─▶ room (paid for by evicting) ─▶ record ─▶ link
-//!             └ longer than a record: filled with its own bytes (`fill.rs`)
+//! insert ─▶ sizes ─▶ log ─▶ room (evicts in proportion) ─▶ record ─▶ link
+//!             └ longer than a record: stored in extents, like a body that arrives in pieces (`fill.rs`)
 //! ```
 
 use super::{

@@ -17,7 +17,7 @@ use super::{
     usage::Tally,
 };
 
-/// Properties of an object that is already on the file: its sequence number, its location there, and whether
+/// Properties of an object that is already in the file: its sequence number, its location there, and whether
 /// the record is a list of parts.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FileCopy {

@@ -67,20 +67,20 @@ impl<'t> Object<'t> {
         self.record().key()
     }
 
-    /// Returns the length of the body in bytes; if the body is on the file in parts ([`Object::parts`]), the
-    /// length of the list that names the parts.
+    /// Returns the length of the body in bytes; if the body is stored in the file in parts
+    /// ([`Object::parts`]), the length of the list that names the parts.
     #[inline]
     pub fn body_bytes(&self) -> u64 {
         self.record().body_bytes()
     }
 
-    /// Returns whether the body is on the file in parts, with only the list of parts in memory.
+    /// Returns whether the body is stored in the file in parts, with only the list of parts in memory.
     #[inline]
     pub fn is_in_parts(&self) -> bool {
         !self.slot.is_chained() && self.record().is_in_parts()
     }
 
-    /// Returns the list of the body's parts and their locations, if the body is on the file in parts.
+    /// Returns the list of the body's parts and their locations, if the body is stored in the file in parts.
     #[cfg(not(feature = "loom"))]
     pub fn parts(&self) -> Option<super::tier::PartsList> {
         if !self.is_in_parts() {
@@ -170,8 +170,9 @@ fn whole_body<'a>(record: &Record<'a>, at: u64) -> Span<'a> {
     body.slice(at..body.len())
 }
 
-/// A pinned object: its bytes stay unchanged until this is dropped, on any core. The object may have been
-/// replaced or unlinked in the meantime; a response sent from it answers a request that arrived before that.
+/// A pinned object: its bytes stay unchanged until this value is dropped, which may happen on any core. The
+/// object may have been replaced or unlinked in the meantime; a response sent from it answers a request that
+/// arrived before that.
 #[derive(Debug)]
 pub struct PinnedObject {
     local: Arc<Local>,
@@ -240,7 +241,7 @@ impl PinnedObject {
     }
 
     /// Returns body bytes like [`PinnedObject::body`], to be sent from their pages without a copy: the kernel
-    /// keeps the pages that it refers to, even after this is dropped and the store reuses the space.
+    /// keeps the pages that it refers to, even after this value is dropped and the store reuses the space.
     ///
     /// # Panics
     /// Panics if the bytes at `at` were released, or if the store does not lend pages

@@ -35,7 +35,7 @@ impl Reader {
 
     /// Begins an epoch: objects that are looked up through the guard stay readable until it is dropped. Costs
     /// one memory fence. Use one guard for a batch of requests, and never hold it while waiting or storing,
-    /// because segments are not freed meanwhile.
+    /// because segments cannot be freed in the meantime.
     ///
     /// # Panics
     /// Panics if this core is already in an epoch.

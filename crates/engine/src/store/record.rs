@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! every record   word 0: kind 8 | key length 24 | units of 16 bytes 32      word 1: hash      word 2: sequence
-//! whole          3: head 21 | tail 21 | extra 21  4: body length  5: on file  6..14: meta
+//! whole          3: head 21 | tail 21 | extra 21  4: body length  5: location in the file  6..14: meta
 //!                key, head, extra, 0..7 unused, body, tail
-//!                bit 63 of word 4: the body is on the file in parts, and this record holds the list of them
+//!                bit 63 of word 4: the body is stored in the file in parts, and this record holds the list of them
 //! chained        like whole, but 5: extents; key, head, extra, 0..7 unused, table, tail
 //! extent         3: number of the extent  4: body bytes in it  5: 0                 body bytes
 //! dead           word 0 only: space that was reserved and abandoned, or is still being filled
@@ -23,7 +23,7 @@ use crate::sys::{
     span::Span,
 };
 
-/// Bytes of a unit, in which the alignment, the location and the length of records are counted.
+/// Size of a unit in bytes. Alignment, location and length of records are counted in units.
 pub(super) const UNIT: usize = 16;
 /// Number of words in a record's header that the caller may use.
 pub const META_WORDS: usize = 8;
@@ -125,7 +125,7 @@ pub(super) struct Header {
     pub(super) lengths: Lengths,
     pub(super) body_bytes: u64,
     pub(super) extents: u32,
-    /// True if the record's body is a list of parts that are on the file.
+    /// True if the record's body is a list of parts that are in the file.
     pub(super) in_parts: bool,
     pub(super) meta: [u64; META_WORDS],
 }
@@ -248,13 +248,13 @@ impl<'a> Record<'a> {
         self.span(self.rest_start() + self.rest().len(), self.tail_bytes())
     }
 
-    /// Returns the location of a whole record's copy on the file; 0: no copy.
+    /// Returns the location of a whole record's copy in the file; 0: no copy.
     #[cfg(not(feature = "loom"))]
     pub(super) fn file(&self) -> u64 {
         self.word(5)
     }
 
-    /// Stores the location of a whole record's copy on the file. This is the only word that may change while
+    /// Stores the location of a whole record's copy in the file. This is the only word that may change while
     /// readers see the record; a reader that sees the old value does not use the file.
     pub(super) fn write_file(&self, location: u64) {
         self.words[5].store(location, Relaxed);
@@ -324,7 +324,7 @@ impl<'a> Record<'a> {
     }
 
     /// Returns a header with the hash, sequence and body of this record, but with other lengths and metadata
-    /// words. The new record has no copy on the file.
+    /// words. The new record has no copy in the file.
     pub(super) fn header_with(&self, lengths: Lengths, meta: [u64; META_WORDS]) -> Header {
         Header {
             hash: self.hash(),

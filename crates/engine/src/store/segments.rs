@@ -4,8 +4,8 @@
 //! Free ──claim──▶ Open ──seal──▶ Sealed ──retire──▶ Draining ──reclaim──▶ Free
 //! ```
 //! The owner of the shard writes the states, and its safety does not depend on them. Readers check them to
-//! avoid new pins on a draining segment, pin holders check whether their segment is wanted back, and metrics
-//! are summed from them.
+//! avoid new pins on a draining segment, pin holders check whether they should release their segment, and the
+//! metrics are computed from them.
 
 use super::{
     pins::Pins,
@@ -51,7 +51,7 @@ pub struct Segments {
     fillings: Box<[AtomicU32]>,
     /// Not zero if pages of the segment have been lent to sockets since it was last freed.
     lent: Box<[AtomicU32]>,
-    /// Pins of the segments, by core.
+    /// Pins on the segments, by core.
     pub pins: Pins,
 }
 

@@ -37,7 +37,7 @@ pub struct Shard {
     /// File tier of this shard, if the store has a file.
     #[cfg(not(feature = "loom"))]
     pub(super) file: Option<Box<super::tier::FileTier>>,
-    /// Changes since the start, recorded while the file is still being read.
+    /// Changes since startup, recorded while the file is still being read.
     #[cfg(not(feature = "loom"))]
     pub(super) warming: Option<Box<super::tier::WarmupChanges>>,
     pub(super) emptying: Option<super::evict::EvictionProgress>,
@@ -122,8 +122,8 @@ impl Shard {
 
     /// Unlinks an object; returns whether it was found.
     pub fn unlink(&mut self, hash: Hash, key: &[u8]) -> bool {
-        // The object on the file is found by its hash alone, because reading its key would require a disk
-        // read; only one object per hash is kept anyway.
+        // The object's copy in the file is found by its hash alone, because comparing its key would require a
+        // disk read; only one object per hash is kept anyway.
         #[cfg(not(feature = "loom"))]
         let was_on_file = self.end_on_file(hash);
         #[cfg(feature = "loom")]

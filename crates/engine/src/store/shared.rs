@@ -42,7 +42,7 @@ pub struct Store {
 pub(super) struct ShardShared {
     pub(super) index: Index,
     pub(super) tally: Tally,
-    /// Not zero while the shard is short of room and wants its draining segments back.
+    /// Not zero while the shard is short of room and needs its draining segments to be released.
     pub(super) starved: AtomicU32,
 }
 
@@ -101,7 +101,7 @@ impl Store {
         self.geometry.object_bytes_max
     }
 
-    /// Returns the bytes of a segment.
+    /// Returns the size of a segment in bytes.
     pub fn segment_bytes(&self) -> usize {
         self.geometry.segment_bytes
     }

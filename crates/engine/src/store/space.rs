@@ -5,7 +5,7 @@
 //! free ──▶ open (one for each log) ──▶ nearly full ──▶ sealed, in its log, oldest first ──▶ draining ──▶ free
 //! ```
 //! A record that does not fit at the end of the open segment begins a new one; shorter records still go to
-//! the rest of the previous segment. Without that, unused ends of segments were a twentieth of the share.
+//! the rest of the previous segment. Without that, unused ends of segments took up a twentieth of the share.
 //! *Memory:* plain memory of the owner. The states that other cores see are in [`super::segments`].
 
 use std::collections::VecDeque;
@@ -54,8 +54,8 @@ pub(super) enum Purpose {
     Move,
 }
 
-/// Maximum number of pinned segments that the search for a segment to evict skips. If as many of the oldest
-/// are pinned, pins hold most of the share, and their holders must learn that it is wanted back.
+/// Maximum number of pinned segments that the search for a segment to evict skips. If this many of the oldest
+/// segments are pinned, pins hold most of the share, and their holders must be made to release them.
 const PASSED_OVER_MAX: usize = 64;
 /// Divisors of the share for the size of the probation logs: they begin with a 10th (the main log keeps at
 /// least that), and never have less than a 64th.
@@ -100,7 +100,7 @@ pub(super) struct Space {
     open: [Option<usize>; LOGS.len()],
     /// The previous open segment of each log: short records still find room at its end.
     nearly_full: [Option<usize>; LOGS.len()],
-    /// Sealed segments of each log in the order of sealing; entries of segments that were retired meanwhile
+    /// Sealed segments of each log in the order of sealing; entries of segments that have since been retired
     /// are skipped.
     sealed: [VecDeque<ClaimedSegment>; LOGS.len()],
     sealed_count: [usize; LOGS.len()],
@@ -350,7 +350,7 @@ impl Space {
     }
 
     /// Adjusts the target size of the probation logs: an object of about `bytes` bytes was requested soon
-    /// after its eviction, and would still be stored if the log it was evicted from had been larger.
+    /// after its eviction, and would still be stored if the log from which it was evicted had been larger.
     pub(super) fn came_back(&mut self, from: EvictedFrom, bytes: u64) {
         let share_bytes = self.owned.len() as u64 * self.segment_bytes;
         let bytes = PROBATION_STEP * bytes;

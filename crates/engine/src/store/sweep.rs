@@ -5,8 +5,8 @@
 //!  the space of hashes, as pages divide it     0 ├─page─┼──page──┼page┼page┼──── … ────┤ end
 //!                                                                ▲ position of the walk
 //! ```
-//! A step examines whole pages, and pages split but are never joined. So where one page ends another begins,
-//! now and later, and an object that is stored during the whole walk is visited exactly once, however much
+//! A step examines whole pages, and pages split but are never joined. So a boundary between two pages always
+//! remains one, and an object that stays stored during the whole walk is visited exactly once, however much
 //! the index grows between two steps.
 
 use std::sync::atomic::Ordering::Relaxed;
@@ -62,8 +62,8 @@ impl IndexOwner {
 
 impl Shard {
     /// Continues a walk through the objects in memory, and drops those for which `is_to_go` returns true,
-    /// also from the file. Stops at the end of the index page (at most 160 objects) in which the number of
-    /// examined objects reaches `objects`.
+    /// from memory and from the file. Stops at the end of the index page (at most 160 objects) in which the
+    /// number of examined objects reaches `objects`.
     pub fn sweep(
         &mut self,
         from: Sweep,

@@ -28,7 +28,7 @@ macro_rules! tally {
             pub draining_bytes: u64,
             /// Bytes of pinned segments, whether draining or not.
             pub pinned_bytes: u64,
-            /// Bytes of all segments.
+            /// Total size of all segments in bytes.
             pub capacity_bytes: u64,
             /// Lookups that found the bucket being written at each attempt and were answered *contended*.
             pub lookups_contended: u64,
@@ -53,7 +53,7 @@ tally! {
     index_bytes,
     /// Entries in the expiry queue, including those of objects that are gone.
     expiry_entries,
-    /// Bytes of the ghost list.
+    /// Size of the ghost list in bytes.
     ghost_bytes,
     /// Target size of the probation logs in bytes, adjusted when objects return soon after eviction.
     probation_bytes,
@@ -89,9 +89,9 @@ tally! {
     reclaims,
     /// Freed segments that got new memory, because sockets may still send from the old pages.
     renewals,
-    /// Objects on the file, some of which may be lost with its oldest segments.
+    /// Objects in the file, some of which may be lost with its oldest segments.
     file_objects,
-    /// Bytes of the directories of the objects on the file.
+    /// Size in bytes of the directories of objects in the file.
     file_directory_bytes,
     /// Objects not copied to the file when they were stored, because they had not been requested before.
     file_not_admitted,
@@ -105,9 +105,9 @@ tally! {
     /// Objects not copied to the file because too much data was waiting to be written, or no segment was
     /// free.
     file_refused,
-    /// Objects on the file that were dropped because parts of them were missing.
+    /// Objects in the file that were dropped because parts of them were missing.
     file_incomplete,
-    /// Objects on the file that were dropped for new ones, because the directory's memory was full.
+    /// Objects in the file that were dropped for new ones, because the directory's memory was full.
     file_crowded_out,
     /// Parts of large objects written to the file.
     file_parts,
@@ -119,11 +119,11 @@ tally! {
     file_hits,
     /// Bytes read back from the file.
     file_hit_bytes,
-    /// Objects on the file that could not be read, or were damaged.
+    /// Objects in the file that could not be read, or were damaged.
     file_damaged,
-    /// Cores that do not yet know what the file holds, because it is still being read at the start.
+    /// Cores that do not yet know what the file holds, because it is still being read at startup.
     file_warming,
-    /// Cores that work without the file, because it could not be read at the start.
+    /// Cores that work without the file, because it could not be read at startup.
     file_lost,
 }
 

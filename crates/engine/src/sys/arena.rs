@@ -14,7 +14,7 @@ use std::{
 
 use super::atomics::AtomicU64;
 
-/// Bytes of a huge page on x86-64 and on AArch64 with 4 KiB pages; mappings are aligned to it.
+/// Size in bytes of a huge page on x86-64 and on AArch64 with 4 KiB pages; mappings are aligned to it.
 pub const HUGE_PAGE_BYTES: usize = 2 << 20;
 
 /// A fixed slice of words, initially zero. Untouched parts cost only address space.

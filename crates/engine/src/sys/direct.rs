@@ -9,8 +9,8 @@ use std::{
 
 use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
 
-/// Writes all of `words` at byte `offset` of `file`. If another thread stores to the words meanwhile, the
-/// file contains an arbitrary subset of these stores, as after any race.
+/// Writes all of `words` at byte `offset` of `file`. If another thread stores to the words at the same time,
+/// the file contains an arbitrary subset of these stores, as after any race.
 ///
 /// If the file was opened with `O_DIRECT`, words, length and offset must be aligned to its blocks.
 ///

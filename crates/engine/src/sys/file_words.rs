@@ -25,7 +25,8 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
 use super::{atomics::AtomicU64, mapping::Pattern, span::Span};
 
-/// Bytes of a page, as `mincore` counts them. On a system with larger pages, mapping fails with an error.
+/// Size of a page in bytes, as `mincore` counts them. On a system with larger pages, mapping fails with an
+/// error.
 pub const PAGE_BYTES: usize = 4096;
 /// Maximum number of pages per call of `mincore`, whose result is on the stack.
 const PAGES_ASKED: usize = 256;
@@ -136,8 +137,8 @@ impl ReadMapping {
     }
 
     /// Returns the bytes of a range of the file. Reading pages that are not resident waits for the disk: call
-    /// [`Self::check_resident`] before each read. No filter by time or volume makes that call avoidable
-    /// (`docs/measurements/009-reading-the-disk.md`).
+    /// [`Self::check_resident`] before each read. The call cannot be skipped on the basis of elapsed time or
+    /// of the volume read (`docs/measurements/009-reading-the-disk.md`).
     ///
     /// # Panics
     /// Panics if the range is not within the mapping.

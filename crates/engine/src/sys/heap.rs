@@ -4,13 +4,13 @@
 /// Minimum bytes of an allocation that gets its own mapping, which is unmapped when it is freed.
 ///
 /// This is glibc's initial value. By default glibc raises it to the size of each such allocation that is
-/// freed, up to 32 MiB; after one body of 30 MiB the next ones are in the heap among small allocations, are
-/// copied as they grow, and leave holes that stay. Peak memory with the bodies and lists of the siege test
-/// (budget 128 MiB): 254 MiB with glibc's default, 143 MiB with this setting.
+/// freed, up to 32 MiB; after one body of 30 MiB, later bodies are allocated in the heap among small
+/// allocations, are copied as they grow, and leave permanent holes. Peak memory with the bodies and lists of
+/// the siege test (budget 128 MiB): 254 MiB with glibc's default, 143 MiB with this setting.
 #[cfg(target_env = "gnu")]
 const MAPPED_BYTES_MIN: libc::c_int = 128 << 10;
-/// Free bytes that glibc keeps at the end of a heap, so that repeated allocations cost no system call. (Its
-/// default is twice the other threshold.)
+/// Free bytes that glibc keeps at the end of a heap, so that repeated allocations cost no system call. (By
+/// default, glibc keeps twice the threshold for separate mappings.)
 #[cfg(target_env = "gnu")]
 const KEPT_AT_END_BYTES: libc::c_int = 4 << 20;
 

@@ -3,11 +3,11 @@
 //! ```text
 //!  words of the store ──vmsplice──▶ pipe of the core (references) ──splice──▶ socket (the same references)
 //! ```
-//! Copying 64 KiB into a socket costs more than the rest of such a hit, especially if another core last used
-//! the target pages. Lent data is not copied, so the *pages* must stay unchanged until the receiver has the
-//! data, long after the call. Code that reuses the words therefore puts new pages there first
-//! ([`Words::renew`](super::arena::Words::renew)), and the kernel keeps the old ones as long as it needs
-//! them.
+//! Copying 64 KiB into a socket costs more than everything else in serving such a hit, especially if another
+//! core last used the target pages. Lent data is not copied, so the *pages* must stay unchanged until the
+//! receiver has the data, long after the call. Code that reuses the words therefore puts new pages there
+//! first ([`Words::renew`](super::arena::Words::renew)), and the kernel keeps the old ones as long as it
+//! needs them.
 //!
 //! *Bound:* at most 256 KiB are sent at once. *Waiting:* never. Data that the socket does not accept is
 //! dropped from the pipe, so that the pipe is empty between two calls.

@@ -141,14 +141,14 @@ impl Drop for MappedWords {
     }
 }
 
-/// Memory that is paged to the disk: words in a file without a name, which no other process can open.
+/// Memory that is paged to the disk: words in an unnamed file, which no other process can open.
 ///
 /// Unlike the words of a named file ([`MappedWords`]), which another process may write at any time, these
 /// words are plain integers.
 #[derive(Debug)]
 pub struct PagedMemory {
-    /// Invariant: maps the whole of a file without a name, which is written only through this mapping. Its
-    /// only descriptors are `file` and those in [`WriteOut`]s.
+    /// Invariant: maps the whole of an unnamed file, which is written only through this mapping. Its only
+    /// descriptors are `file` and those in [`WriteOut`]s.
     words: MappedWords,
     file: File,
 }
@@ -231,8 +231,8 @@ impl Deref for PagedMemory {
     fn deref(&self) -> &[u64] {
         // SAFETY: the mapping is valid, aligned and exists as long as `self` (invariant of `MappedWords`);
         // any eight bytes are an integer. The file has no name (`O_TMPFILE | O_EXCL`: it cannot get one), its
-        // descriptor is only ever synced and asked for residency (`WriteOut`, `Residency`: neither reads or
-        // writes the bytes), and the mapping is not handed out otherwise: the words are only stored to
+        // descriptor is only used to sync it and to query residency (`WriteOut`, `Residency`: neither reads
+        // or writes the bytes), and the mapping is not handed out otherwise: the words are only stored to
         // through `deref_mut`, which needs the exclusive borrow.
         unsafe { std::slice::from_raw_parts(self.words.base.as_ptr().cast::<u64>(), self.words.len()) }
     }

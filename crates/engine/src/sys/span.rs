@@ -268,7 +268,7 @@ pub enum Part<'a> {
     /// Bytes in shared words, such as those of the store.
     Shared(Span<'a>),
     /// Bytes of the store whose pages may be sent without a copy ([`lend`](super::lend)): code that creates
-    /// this variant must guarantee that they are not written before the pages are renewed.
+    /// this variant must guarantee that these bytes are not written before the pages are renewed.
     Lent(Span<'a>),
 }
 

@@ -31,8 +31,8 @@ use rustls::{
 pub const PROTOCOL: &[u8] = b"acme-tls/1";
 /// Path prefix of HTTP challenges (RFC 8555 §8.3); the token follows.
 pub const PATH: &str = "/.well-known/acme-challenge/";
-/// Maximum number of challenges that are open at once: one for each name of a certificate, of which public
-/// authorities accept a hundred.
+/// Maximum number of challenges that are open at once: one for each name of a certificate. Public authorities
+/// accept up to a hundred names per certificate.
 pub const OPEN_MAX: usize = 128;
 
 /// The open challenges of a process, shared by the ACME client and the servers.

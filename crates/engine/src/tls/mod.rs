@@ -1,5 +1,4 @@
-//! TLS server configuration from PEM files, with an error message for each mistake that names the file and
-//! the problem.
+//! TLS server configuration from PEM files. Each error message names the file and the problem.
 //!
 //! There is one cryptography provider (docs/decisions/002-dependencies.md), and TLS 1.2 and 1.3 with rustls'
 //! defaults.
@@ -47,7 +46,7 @@ pub enum TlsError {
     Unreadable {
         /// Path of the file.
         file: PathBuf,
-        /// Error of the system.
+        /// Error returned by the system.
         why: std::io::Error,
     },
     /// A file has unexpected content.
@@ -91,7 +90,7 @@ pub fn provider() -> Arc<CryptoProvider> {
 /// Source of the certificates that a server presents to TLS clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CertificateSource {
-    /// A certificate from these files, read at the start.
+    /// A certificate from these files, read at startup.
     Pair(Pair),
     /// The certificates of a table, as they are at the time of each handshake.
     Table(Arc<Certificates>),

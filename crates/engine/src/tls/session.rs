@@ -35,11 +35,11 @@ pub const RECORD_CONTENT_BYTES_MAX: usize = 16 * 1024;
 pub const RECORD_OVERHEAD_BYTES_MAX: usize = 5 + 2048;
 /// Maximum bytes of a record on the network.
 pub const RECORD_BYTES_MAX: usize = RECORD_CONTENT_BYTES_MAX + RECORD_OVERHEAD_BYTES_MAX;
-/// Bytes of a record's header: type, version and length (RFC 8446 §5.1).
+/// Size of a record's header in bytes: type, version and length (RFC 8446 §5.1).
 const RECORD_HEADER_BYTES: usize = 5;
 /// Maximum length of a reassembled handshake message, such as a client's certificate chain.
 pub const HANDSHAKE_BYTES_MAX: usize = 64 * 1024;
-/// Bytes of free space that are first made in `out`, before the required size is known.
+/// Bytes of free space that are reserved in `out` at first, before the required size is known.
 const OUT_ROOM_BYTES: usize = 4 * 1024;
 
 /// Chooses the TLS configuration of a connection from its client hello.
@@ -308,9 +308,10 @@ impl Session {
     }
 }
 
-/// Returns the size up to which `kept`, the rest that [`Session::receive`] has left, may grow by one read:
-/// `bytes_max`, or a whole record if that is more. Only a complete record can be decrypted, so a bound below
-/// its length would end the connection of an honest client.
+/// Returns the size up to which one read may fill the buffer that begins with `kept`, the bytes that
+/// [`Session::receive`] has left unprocessed: `bytes_max`, or the end of a whole record if that is more. Only
+/// a complete record can be decrypted, so a bound below its length would end the connection of an honest
+/// client.
 #[must_use]
 pub fn read_bytes_max(kept: &[u8], bytes_max: usize) -> usize {
     let record = match kept {
@@ -322,8 +323,8 @@ pub fn read_bytes_max(kept: &[u8], bytes_max: usize) -> usize {
     if kept.len() < most { most } else { kept.len() + RECORD_BYTES_MAX }
 }
 
-/// Appends rustls' alert about a failure. Without an alert to write, rustls would process the received bytes
-/// once more, so it is called only while it has something to write.
+/// Appends rustls' alert about a failure. rustls is called only while it has data to write, because otherwise
+/// it would process the received bytes once more.
 fn append_alert(connection: &mut UnbufferedServerConnection, incoming: &mut [u8], out: &mut Vec<u8>) {
     while connection.wants_write() {
         match connection.process_tls_records(incoming).state {
@@ -351,8 +352,8 @@ fn sealed(written: Result<usize, EncryptError>) -> Result<usize, Option<usize>> 
     })
 }
 
-/// Makes room at the end of `out` and calls `write` on it, and once more if `write` reports that it needs
-/// more room; `None` if it fails.
+/// Reserves room at the end of `out` and passes it to `write`; if `write` reports that it needs more room, it
+/// is called again with that much. Returns `None` if `write` fails.
 fn append(
     out: &mut Vec<u8>,
     room: usize,

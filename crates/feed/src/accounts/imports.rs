@@ -353,8 +353,8 @@ impl Core {
     /// importer's subject.
     #[cold]
     pub(crate) fn deliver_abroad(&mut self, sub: SubId, of: &Origin, run: &Run<'_>) -> u64 {
-        // A message that came by a service import is not delivered by a stream import as well (nats-server's
-        // rule).
+        // A message that arrived through a service import is not delivered through a stream import as well
+        // (nats-server's rule).
         if of.is_imported {
             return 0;
         }

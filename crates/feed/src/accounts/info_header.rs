@@ -97,7 +97,7 @@ mod tests {
                 "NATS/1.0\r\nNats-Request-Info: lies\r\nA: b\r\nNats-Request-Info: more\r\n\r\n",
                 "NATS/1.0\r\nA: b\r\nNats-Request-Info: {}\r\n\r\n",
             ),
-            // A header that ends too early, or has no end, hides no line.
+            // A header that ends too early, or has no end, cannot hide a line.
             ("NATS/1.0\r\n\r\nA: b\r\n\r\n", "NATS/1.0\r\nNats-Request-Info: {}\r\n\r\n"),
             ("NATS/1.0\r\nA: b", "NATS/1.0\r\nA: b\r\nNats-Request-Info: {}\r\n\r\n"),
         ] {

@@ -7,12 +7,12 @@
 //! Each core has one table in its own memory, for the requests of its own clients. A token is a hash under a
 //! secret key, so that only the service that got the request can answer it.
 //!
-//! *Bounds.* The tables of all cores hold `waiting_requests_bytes_max`. When the table is full, a client that
-//! uses 1/[`HEAVY_SHARE`] of its core's table or more is refused: its request is answered with 503, as if
-//! there were no responders (`feed_requests_refused`). A client that uses less displaces the request that
-//! expires next (`feed_requests_forgotten`). If one client fills the table with unanswered requests, the
-//! displaced request is one of these. *Time:* the export's threshold, two minutes by default
-//! (`feed_requests_unanswered`).
+//! *Bounds.* The tables of all cores together hold at most `waiting_requests_bytes_max` bytes. When a core's
+//! table is full, a client that uses 1/[`HEAVY_SHARE`] of it or more is refused: its request is answered with
+//! 503, as if there were no responders (`feed_requests_refused`). A client that uses less displaces the
+//! request that expires next (`feed_requests_forgotten`). If one client fills the table with unanswered
+//! requests, the displaced request is one of these. *Time limit:* the export's threshold, two minutes by
+//! default (`feed_requests_unanswered`).
 
 use std::{
     collections::{BTreeSet, HashMap},

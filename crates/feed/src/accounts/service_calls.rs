@@ -6,12 +6,13 @@
 //! ```
 //! A forwarded message is published in the other account like any other, and may match an imported service
 //! again. Each step is a [`Level`] on a stack, and the deepest level is processed first. If the turn's budget
-//! is used up before that is complete, [`SuspendedDelivery`] holds the rest. The messages of a run
-//! (consecutive messages to one subject) are forwarded one by one, because each request gets its own answer.
+//! runs out before all levels are processed, [`SuspendedDelivery`] holds the remaining work. The messages of
+//! a run (consecutive messages to one subject) are forwarded one by one, because each request gets its own
+//! answer.
 //!
-//! As in nats-server, a header of the request describes the requesting client, a message that came by a
-//! service import is not delivered by a stream import, and no export is passed twice. *Bound:* a message
-//! passes at most [`LEVELS_MAX`] levels.
+//! As in nats-server, a header of the request describes the requesting client, a message that arrived through
+//! a service import is not delivered through a stream import, and no message passes through an export twice.
+//! *Bound:* a message passes through at most [`LEVELS_MAX`] levels.
 
 use std::rc::Rc;
 
@@ -36,7 +37,7 @@ use crate::{
     mesh::core::Core,
 };
 
-/// Largest number of accounts that a message may pass through by service imports.
+/// Largest number of accounts that a message may pass through via service imports.
 const LEVELS_MAX: usize = 64;
 
 /// A message on its way through service imports.
@@ -50,10 +51,10 @@ pub(crate) struct ServiceImportChain {
 struct Level {
     of: Origin,
     message: Message,
-    /// Indices of the exports that the message has passed; none is passed twice.
+    /// Indices of the exports that the message has passed through; no export may occur twice.
     passed: SmallVec<[usize; 4]>,
     ways: SmallVec<[Way; 2]>,
-    /// `way`: index of the next destination. `at`: index of the next message of the run for it.
+    /// `way`: index of the next destination. `at`: index in the run of the next message for that destination.
     way: usize,
     at: usize,
     /// The message has not been delivered to all subscribers of its own account yet.
@@ -73,7 +74,7 @@ enum Message {
     Published,
     /// A message of the level above, under another subject.
     Renamed { subject: Box<[u8]>, at: usize },
-    /// A message that was rewritten, with its own bytes.
+    /// A rewritten message that owns its bytes.
     Written(RequestInfo),
 }
 
@@ -130,7 +131,7 @@ impl Core {
     /// services, or resumes an interrupted call. Returns whether a subscriber was reached.
     ///
     /// # Errors
-    /// [`SuspendedDelivery`] if the turn's budget is used up; the rest is done in another turn.
+    /// [`SuspendedDelivery`] if the turn's budget is used up; it holds the remaining work for a later turn.
     #[cold]
     pub(crate) fn hand_out_and_cross(
         &mut self,
@@ -519,7 +520,8 @@ impl Level {
     }
 }
 
-/// Reads the description of the requesting client from the header of a message that came by a service import.
+/// Reads the description of the requesting client from the header of a message that arrived through a service
+/// import.
 fn said_before(one: &Run<'_>) -> Option<WhoAsks> {
     let mut lines = header_of(one).split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
     let value = lines.find_map(|line| line.strip_prefix(WHO_ASKS.as_bytes())?.strip_prefix(b":"))?;

@@ -61,7 +61,7 @@ pub enum CloseReason {
     /// Clients held more memory than `max_pending_total`, and this client's unfinished message was dropped to
     /// make room.
     SlowProducer,
-    /// The client did not complete an operation that it had begun in time.
+    /// The client began an operation and did not complete it in time.
     SlowOperation,
     /// The client's subscriptions took memory that other clients needed.
     SubscriptionMemory,
@@ -70,7 +70,7 @@ pub enum CloseReason {
 }
 
 impl CloseReason {
-    /// Returns the reason in the words of nats-server's `/connz`.
+    /// Returns the reason as nats-server's `/connz` words it.
     #[must_use]
     pub fn reason(self) -> &'static str {
         match self {
@@ -255,7 +255,7 @@ pub(crate) struct Connection {
     pub(crate) pings_out: u32,
     pub(crate) rtt_ms: Option<u32>,
 
-    /// Number of consumers that hold this client's reads back.
+    /// Number of consumers that keep this client's reads paused.
     pub(crate) holds: u32,
     /// Reads are paused until the client has read more of the answers to its operations.
     pub(crate) is_held_for_answers: bool,
@@ -264,15 +264,14 @@ pub(crate) struct Connection {
     /// State of a large backlog: the producers that filled it, and those that are held back. `None` while the
     /// backlog is small.
     pub(crate) backlog: Option<Box<ConsumerBacklog>>,
-    /// Credit for holding back producers that remained after the last backlog; `None` if there was no
-    /// backlog.
+    /// Credit for holding back producers, left over from the last backlog; `None` if there was no backlog.
     pub(crate) hold_credit: Option<HoldCredit>,
 }
 
 /// Transport of the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Transport {
-    /// The client is connected by WebSocket.
+    /// The client is connected over WebSocket.
     pub websocket: bool,
     /// TLS version and cipher suite, as nats-server names them.
     pub tls: Option<(&'static str, &'static str)>,
@@ -355,8 +354,8 @@ impl Connection {
         self.subscriptions_max = limits.max_subscriptions.unwrap_or(usize::MAX);
     }
 
-    /// Returns whether a message to this subject may need an open request to be allowed (`allow_responses`),
-    /// so that each message is counted.
+    /// Returns whether a message to this subject may be allowed only as an answer to an open request
+    /// (`allow_responses`). Each such message must be counted.
     #[inline]
     pub(crate) fn answers(&self, subject: &[u8], may_be_mapped: bool) -> bool {
         self.replies.is_some()
@@ -397,8 +396,9 @@ impl Connection {
         writes
     }
 
-    /// Writes the backlog, then a control line and the long rest of a message, without copying the message.
-    /// Bytes that the socket does not accept are copied to the backlog. Returns the number of writes.
+    /// Writes the backlog, then a control line and the long remainder of a message, without copying the
+    /// message. Bytes that the socket does not accept are copied to the backlog. Returns the number of
+    /// writes.
     pub(crate) fn lend(&mut self, chunks: &mut Chunks, line: &[u8], rest: &[u8]) -> u64 {
         let mut writes = self.flush(chunks);
         let mut taken = 0;
@@ -472,8 +472,8 @@ pub(crate) struct Subscription {
     pub(crate) is_member: bool,
     /// The permissions allow only some of the subjects that the pattern matches.
     pub(crate) is_filtered: bool,
-    /// The subscription ends after a number of messages (UNSUB with a maximum), which a table of the core
-    /// holds.
+    /// The subscription ends after a number of messages (UNSUB with a maximum). A table of the core holds
+    /// that number.
     pub(crate) ends: bool,
 }
 

@@ -112,8 +112,8 @@ mod tests {
         assert!(handshakes.under_way.is_empty());
     }
 
-    /// On loopback each connection counts as a client, so the oldest handshake is displaced; an honest one is
-    /// over by then.
+    /// On loopback each connection counts as a client, so the oldest handshake is displaced; an honest
+    /// handshake has completed by then.
     #[test]
     fn on_loopback_the_oldest_makes_room() {
         let mut handshakes = Handshakes::default();

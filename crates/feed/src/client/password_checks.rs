@@ -6,7 +6,7 @@
 //!                └ the client leaves: its place in the queue is free
 //! ```
 //! *Who waits:* clients that are not admitted yet, in the order of their arrival. A running check cannot be
-//! aborted, but only few run.
+//! aborted, but only a few run at a time.
 
 use std::{
     future::{Future, poll_fn},

@@ -1,9 +1,9 @@
-//! Protocol log: the operations of clients and the messages sent to them, line by line, as nats-server's
+//! Protocol log: the operations of clients and the messages sent to them, line by line, like nats-server's
 //! `trace`.
 //!
 //! Lines are written only if the log's filter names the target (`--log info,feed::protocol=trace`, `-V`);
-//! otherwise the only cost is a comparison of levels. Payloads are not shown, nor CONNECT's options, because
-//! they contain passwords.
+//! otherwise the only cost is a comparison of levels. Payloads are not shown, and neither are CONNECT's
+//! options, because they contain passwords.
 
 use tracing::Level;
 use wire::nats::client::ClientOp;

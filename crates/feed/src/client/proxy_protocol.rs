@@ -1,10 +1,10 @@
-//! PROXY protocol header, by which a proxy names the client that it forwards, before the listener's own
+//! PROXY protocol header, by which a proxy names the client that it forwards. It precedes the listener's own
 //! protocol: NATS, TLS or WebSocket.
 //!
-//! Exactly the header is read from the socket, because a TLS handshake may follow, which reads from the
-//! socket itself. So the bytes are inspected first (`MSG_PEEK`), and only those of the header are read. A
-//! header in one packet costs two system calls. *Bounds:* `auth_timeout`, and the limit on handshakes in
-//! progress.
+//! Nothing beyond the header may be read from the socket here, because a TLS handshake may follow, which
+//! reads from the socket itself. So the bytes are inspected first (`MSG_PEEK`), and only those of the header
+//! are read. A header in one packet costs two system calls. *Bounds:* `auth_timeout`, and the limit on
+//! handshakes in progress.
 
 use std::{
     io,

@@ -64,7 +64,7 @@ pub(crate) trait Duplex: AsyncRead + AsyncWrite + Unpin {
         Frames::default()
     }
 
-    /// Returns the number of bytes of memory for data that was read and cannot be passed on yet.
+    /// Returns how many bytes of memory are held by data that was read but cannot be passed on yet.
     fn held_bytes(&self) -> usize {
         0
     }
@@ -109,7 +109,7 @@ impl Stream {
 /// Input of a connection.
 struct Input {
     stream: Stream,
-    /// Bytes received and not executed yet.
+    /// Bytes that have been received but not executed yet.
     leftover: Vec<u8>,
     /// Minimum length of the operation at the start of `leftover`.
     need: usize,
@@ -121,13 +121,13 @@ struct Input {
 }
 
 impl Input {
-    /// Returns the memory of an incomplete operation.
+    /// Returns how many bytes of memory an incomplete operation takes.
     fn held_bytes(&self) -> usize {
         self.leftover.capacity() + self.stream.held_bytes()
     }
 }
 
-/// Result of a turn that ended for another reason than waiting for the socket.
+/// Result of a turn that ended for a reason other than waiting for the socket.
 enum TurnOutcome {
     Closed,
     /// The turn's budget is used up, and there may be more to do.
@@ -340,8 +340,8 @@ fn turn(local: &Rc<Local>, cx: &mut Context<'_>, id: ConnId, input: &mut Input) 
     Poll::Ready(TurnOutcome::Over)
 }
 
-/// Reads once: into the core's scratch, after a short rest of the last read, or into the buffer of a long
-/// operation. `Some(have)`: the scratch holds that many bytes; `None`: all bytes are in `leftover`.
+/// Reads once: either into the core's scratch, behind a short remainder of the last read, or into the buffer
+/// of a long operation. `Some(have)`: the scratch holds that many bytes; `None`: all bytes are in `leftover`.
 fn take_in(
     core: &mut Core,
     cx: &mut Context<'_>,
@@ -402,7 +402,7 @@ fn bytes_read(read: io::Result<usize>) -> Result<usize, CloseReason> {
     }
 }
 
-/// Executes the complete operations and keeps the incomplete rest.
+/// Executes the complete operations and keeps the bytes of an incomplete one.
 fn carry_out(
     core: &mut Core,
     id: ConnId,

@@ -1,4 +1,4 @@
-//! Transaction record (journal entry) of a consumer that was cut off.
+//! Transaction record (journal entry) for a consumer that was cut off.
 
 use engine::{cores::clock, journal::Scribe};
 use wire::transaction::{self as record, Kind, Tag};

@@ -190,8 +190,8 @@ async fn prepare(
     Ok(Ready::wrapped(Stream::Wrapped(Box::new(stream)), arrival, !is_tls_first))
 }
 
-/// Returns whether the client starts a TLS handshake within the time. A client that waits for INFO, or starts
-/// with something else, is served without TLS.
+/// Returns whether the client starts a TLS handshake within the time `wait`. A client that waits for INFO, or
+/// starts with something else, is served without TLS.
 async fn begins_with_tls(socket: &TcpStream, wait: Duration) -> io::Result<bool> {
     /// TLS record type of handshake messages (RFC 8446 §5.1).
     const HANDSHAKE: u8 = 22;
@@ -220,12 +220,12 @@ where
     Ok(Stream::Wrapped(Box::new(stream)))
 }
 
-/// Returns the TLS version and cipher suite in the words of nats-server's `/connz`.
+/// Returns the TLS version and cipher suite as nats-server's `/connz` words them.
 fn what_was_agreed(stream: &TlsStream<TcpStream>) -> (&'static str, &'static str) {
     what_was_agreed_by(stream.get_ref().1)
 }
 
-/// Returns version and cipher suite of a session on either side.
+/// Returns the TLS version and cipher suite of a session, whether this process is its server or its client.
 pub(crate) fn what_was_agreed_by(session: &rustls::CommonState) -> (&'static str, &'static str) {
     let version = match session.protocol_version() {
         Some(rustls::ProtocolVersion::TLSv1_3) => "1.3",

@@ -45,7 +45,7 @@ const MESSAGE_BYTES_MAX: usize = 4 << 20;
 /// control line.
 const FROM_SERVER_BYTES_MAX: usize = 65 << 20;
 
-/// Bytes that a client may send before it is admitted, in addition to the bound of its CONNECT.
+/// Bytes that a client may send before it is admitted, in addition to the maximum length of its CONNECT.
 const OUTSIDE_BYTES_MAX: usize = 4096;
 
 /// Size of the read buffer that the WebSocket library allocates for each connection.
@@ -152,7 +152,7 @@ impl FrameWalker {
 /// A stream of bytes over WebSocket messages.
 pub(crate) struct WebStream<S> {
     inner: WebSocketStream<Gate<S>>,
-    /// Rest of the message that is being read.
+    /// Remainder of the message that is being read.
     incoming: Bytes,
     /// Close code for the peer's protocol error (RFC 6455 §7.4.1).
     fault: Option<CloseCode>,

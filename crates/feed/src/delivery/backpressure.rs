@@ -5,19 +5,19 @@
 //!   bytes of the consumer's backlog
 //!   0 ── 1/16: noted ─────── low watermark 11/16 ──── high watermark ¾ ──── max_pending
 //!        │                         │                       │                    └─ cut off at once
-//!        │                         │                       └─ producers with a sixteenth of it or more are held: 20 ms at a time …
-//!        │                         └─ … until this is reached again; or, after producer_hold_max, the consumer is cut off
-//!        └─ from here on the server notes which producer puts in how much (`contributions`), and what the consumer takes
+//!        │                         │                       └─ producers of a sixteenth of it or more are held: 20 ms at a time …
+//!        │                         └─ … until it falls to this level; or, after producer_hold_max, the consumer is cut off
+//!        └─ from here on the server records how much each producer adds (`contributions`) and how much the consumer reads
 //! ```
 //!
 //! *A hold* pauses a producer's reads for [`HOLD`], or for a part of it. A producer that added less than half
-//! as much to the backlog as the largest one is held for its proportion of that time. A producer with less
-//! than a sixteenth of the backlog is never held. A hold is extended by another [`HOLD`] only if the consumer
-//! has paid for it by reading: a second of holds costs a sixteenth of `max_pending`. So by default a consumer
-//! that reads 4 MiB in a second slows its producers down to that rate, and loses nothing. A consumer that
-//! reads nothing holds the producers that filled its backlog once, for [`HOLD`], and only while its address
-//! has a free hold left (`free_holds`); so a client that reconnects again and again holds nobody. The bytes
-//! that a connection read since its last backlog count for the next one.
+//! as much to the backlog as the largest one is held for a proportional part of that time. A producer with
+//! less than a sixteenth of the backlog is never held. A hold is extended by another [`HOLD`] only if the
+//! consumer has paid for it by reading: a second of holds costs a sixteenth of `max_pending`. So by default a
+//! consumer that reads 4 MiB per second slows its producers down to that rate, and loses nothing. A consumer
+//! that reads nothing may hold the producers that filled its backlog only once, for [`HOLD`], and only while
+//! its address has a free hold left (`free_holds`); so a client that reconnects again and again holds nobody.
+//! The bytes that a connection has read since its last backlog count as credit for the next one.
 //!
 //! Answers to the client's own operations (`PONG`, `+OK`, `-ERR`, 503) count towards the same bound. Above a
 //! sixteenth of it the client's own reads are paused, so that a client that pipelines and reads late is
@@ -31,8 +31,8 @@
 //! which a live but slow consumer may fail to do.
 //!
 //! *In total.* `max_pending_total` bounds the backlogs of all clients together (`share`). While more than
-//! half of it is used, the watermarks are those for a sixteenth of `max_pending`, so that many live consumers
-//! are slowed down before one is cut off.
+//! half of it is used, the watermarks are computed from a sixteenth of `max_pending`, so that many live
+//! consumers are slowed down before one is cut off.
 //!
 //! A producer on another core is held by a record sent to that core (`links`). Messages that the producer
 //! sends before the record arrives fit between the high watermark and the bound.
@@ -54,7 +54,7 @@ use crate::{
 /// Longest time for which a producer is held before the consumer must have read something.
 pub(crate) const HOLD: Duration = Duration::from_millis(20);
 
-/// Number of holds in a second, all of which together cost the consumer a sixteenth of `max_pending`.
+/// Number of holds per second; together they cost the consumer a sixteenth of `max_pending`.
 const HOLDS_A_SECOND: usize = 50;
 
 /// Watermarks of one client's backlog.
@@ -103,7 +103,8 @@ impl Marks {
             low: sixteenth * 11,
             answers: sixteenth,
             due: sixteenth,
-            // The price is a quarter below the nominal one, so that an uneven clock costs no consumer a hold.
+            // The price is a quarter below the nominal one, so that clock jitter does not cost a consumer a
+            // hold.
             hold_price: (sixteenth / HOLDS_A_SECOND / 4 * 3).max(1),
             is_crowded: false,
         }

@@ -15,7 +15,7 @@ use crate::{
 };
 
 const HELLO: &[u8] = b"CONNECT {\"verbose\":false,\"pedantic\":false}\r\n";
-/// Bytes per millisecond that a consumer must read to lose nothing: 4 MiB in a second.
+/// Bytes per millisecond that a consumer must read to lose nothing: 4 MiB per second.
 const PACE_A_MS: usize = (4 << 20) / 1000 + 1;
 /// Bytes per millisecond that a flooding producer sends while it is not held.
 const FLOOD_A_MS: usize = 512 << 10;
@@ -99,8 +99,8 @@ impl Scene {
     }
 }
 
-/// A consumer that reads nothing holds the producer that filled its backlog once, and never holds a producer
-/// that added little.
+/// A consumer that reads nothing holds its flooding producer a single time, and never holds a producer that
+/// added little to its backlog.
 #[test]
 fn a_stuck_consumer_holds_its_flooder_once() {
     let mut scene = Scene::new(&[(FLOOD_A_MS, 4096), (100, 100), (FLOOD_A_MS / 20, 4096)]);
@@ -140,7 +140,8 @@ fn a_new_consumer_pays_by_taking() {
     for ms in 1..3_000 {
         assert!(scene.step(PACE_A_MS), "cut after {ms} ms");
     }
-    // The consumer has caught up and falls behind again: the bytes that it read meanwhile pay for holds.
+    // The consumer has caught up and then falls behind again: the bytes that it has read since count as
+    // credit for new holds.
     while scene.waits() > 0 {
         scene.producers[0].bytes = 0;
         assert!(scene.step(8 << 20));
@@ -169,8 +170,8 @@ fn a_consumer_at_its_pace_loses_nothing() {
     }
 }
 
-/// A producer with an eighth of the traffic is held for less time than the producer of the rest, and sends
-/// most of its messages.
+/// A producer that sends an eighth of the traffic is held for less time than the producer that sends the
+/// rest, and gets most of its messages through.
 #[test]
 fn a_hold_is_in_proportion() {
     let mut scene = Scene::new(&[(FLOOD_A_MS, 4096), (1024, 1024)]);
@@ -183,8 +184,8 @@ fn a_hold_is_in_proportion() {
     assert!(small.sent > steps * 1024 / 2, "{} bytes in {} ms of holds", small.sent, small.held_ms);
 }
 
-/// A consumer pays for holds by reading: one that reads at a tenth of the nominal rate soon cannot hold
-/// producers, and is cut off.
+/// A consumer earns the right to hold producers by reading: one that reads at a tenth of the nominal rate
+/// soon cannot hold them any more, and is cut off.
 #[test]
 fn a_trickle_does_not_pay_for_holds() {
     let mut scene = Scene::new(&[(FLOOD_A_MS, 4096)]);

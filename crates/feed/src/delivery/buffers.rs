@@ -16,7 +16,7 @@ pub(crate) struct Buffers {
     leftovers: Vec<Vec<u8>>,
     /// Total capacity of the spare buffers, in bytes.
     leftover_bytes: usize,
-    /// Buffer for messages whose control line is rewritten in the usual form.
+    /// Buffer for messages whose control line is rewritten into the usual form.
     pub(crate) rewritten: Vec<u8>,
     /// Buffer for a subject that results from a mapping.
     pub(crate) mapped: Vec<u8>,

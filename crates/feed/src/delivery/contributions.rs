@@ -8,7 +8,7 @@
 
 use crate::delivery::producer::Producer;
 
-/// Rows of the table; a producer of more than a thirty-second of the bytes always has a row.
+/// Rows of the table; a producer that added more than a thirty-second of the bytes always has a row.
 const ENTRIES_MAX: usize = 32;
 /// Divisor of the backlog: a producer that added less than this fraction is never held.
 pub(crate) const HELD_FROM: u64 = 16;

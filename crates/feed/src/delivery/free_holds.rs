@@ -1,8 +1,8 @@
-//! Free holds of a consumer's address.
+//! Free holds, counted for each consumer address.
 //!
-//! A consumer pays for holding its producers by reading (`backpressure`). At its first backlog it may not
-//! have read anything yet, so the first hold is free. All connections of an address together have [`AT_ONCE`]
-//! free holds, and get another one every [`EVERY_MS`].
+//! A consumer pays for holding (pausing) its producers by reading (`backpressure`). At its first backlog it
+//! may not have read anything yet, so the first hold is free. All connections of an address together have
+//! [`AT_ONCE`] free holds, and get another one every [`EVERY_MS`].
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Test that a relay of messages allocates nothing in steady state: allocations are counted on the loop's own
+//! Test that relaying messages allocates nothing in steady state: allocations are counted on the loop's own
 //! thread, over real sockets.
 
 #![allow(clippy::expect_used, reason = "a test may fail")]
@@ -44,7 +44,7 @@ struct Case {
     consumers: Vec<&'static str>,
     /// Operations that the producer repeats.
     messages: Vec<String>,
-    /// Messages that all consumers together get from one round of `messages`.
+    /// Messages that all consumers together get from one pass over `messages`.
     delivered: usize,
     /// Subjects are mapped: `m.X` becomes `a.X` or, every second time, `c.X`.
     is_mapped: bool,

@@ -1,18 +1,18 @@
 //! Backlog of one consumer: the bytes that are to be written to it.
 //!
 //! ```text
-//!   append ──▶ [chunk][chunk][chunk▒▒  ] ──▶ one write a chunk ──▶ socket
+//!   append ──▶ [chunk][chunk][chunk▒▒  ] ──▶ one write per chunk ──▶ socket
 //!                 ▲ sent                         │
 //!                 └────────── Chunks of the core ◀┘ (a consumer without a backlog holds none)
 //! ```
 //!
-//! Chunks belong to the core and are reused: a consumer borrows one when there is something for it, and
+//! Chunks belong to the core and are reused: a consumer borrows one when there are bytes to send to it, and
 //! returns it once it is written, so that the next consumer's bytes go into a chunk that is still in the
 //! processor's cache. In steady state nothing is allocated, and an idle connection holds no buffer.
 
 use std::collections::VecDeque;
 
-/// Size of a chunk, which is also the most that one write takes.
+/// Size of a chunk, which is also the maximum size of one write.
 pub(crate) const CHUNK_BYTES: usize = 64 * 1024;
 /// Largest number of spare chunks that a core keeps.
 const SPARE_CHUNKS_MAX: usize = 256;
@@ -35,13 +35,13 @@ impl Chunks {
         chunk
     }
 
-    /// Returns the bytes of memory that are lent to outputs.
+    /// Returns how many bytes of memory are lent to outputs.
     #[inline]
     pub(crate) fn lent(&self) -> usize {
         self.lent
     }
 
-    /// Frees the spare chunks except for a few.
+    /// Frees all but a few of the spare chunks.
     pub(crate) fn give_up(&mut self) {
         self.spare.truncate(SPARE_CHUNKS_MIN);
     }
@@ -67,7 +67,7 @@ pub(crate) struct Outbox {
     chunks: VecDeque<Vec<u8>>,
     /// Bytes of the first chunk that are already written.
     sent: usize,
-    /// Bytes of the backlog.
+    /// Size of the backlog in bytes.
     bytes: usize,
     /// Bytes written since the connection began.
     written: u64,
@@ -80,13 +80,13 @@ pub(crate) struct Outbox {
 }
 
 impl Outbox {
-    /// Returns the bytes of the backlog.
+    /// Returns the size of the backlog in bytes.
     #[inline]
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Returns the memory of the backlog.
+    /// Returns how many bytes of memory the backlog takes.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.chunks.iter().map(Vec::capacity).sum()
     }
@@ -107,7 +107,7 @@ impl Outbox {
         if self.written < self.answered_to { self.answers.min(self.bytes) } else { 0 }
     }
 
-    /// Returns whether `bytes` more fit without another chunk.
+    /// Returns whether `bytes` more bytes fit without another chunk.
     #[inline]
     pub(crate) fn has_room(&self, bytes: usize) -> bool {
         self.chunks.back().is_some_and(|chunk| chunk.capacity() - chunk.len() >= bytes)

@@ -44,11 +44,11 @@ pub(crate) struct Outputs {
     pub(crate) unfinished_bytes: usize,
     /// Memory, in bytes, of the requests that clients may answer (`allow_responses`), for all connections.
     pub(crate) replies_bytes: Rc<Cell<usize>>,
-    /// Connections to whose output something was appended in this turn.
+    /// Connections whose output has grown in this turn.
     dirty: Vec<ConnId>,
     /// Consumers whose backlog is above the lowest watermark.
     pub(crate) over_mark: Vec<ConnId>,
-    /// Free holds (first holds of producers that cost nothing) by the consumers' address.
+    /// Free holds by consumer address: first holds of producers, which cost the consumer nothing.
     pub(crate) free_holds: FreeHolds,
     /// Notified when a consumer begins to hold a producer.
     pub(crate) hold_begun: Rc<Notify>,
@@ -415,8 +415,8 @@ fn pour(
     }
 }
 
-/// Counts and logs requests that were forgotten because their requester had the most open; the client can no
-/// longer answer them.
+/// Counts and logs requests that were forgotten because their requester had the most requests open; the
+/// client can no longer answer them.
 #[cold]
 fn note_forgotten(counters: &CoreCounters<Counter>, cid: u64, producer: Producer, forgotten: usize) {
     counters.add(Counter::RepliesForgotten, forgotten as u64);

@@ -2,14 +2,15 @@
 //! (`max_pending_total`).
 //!
 //! ```text
-//!   1. those that have made no progress for STALLED, if there are any: they read nothing of their backlog, sent nothing of
-//!      the operation that they began                                                   otherwise all
-//!   2. of these the client that holds most, over all of its connections (an address, an IPv6 /64; on loopback one)
-//!   3. of its connections the one that holds most
+//!   1. the connections without progress for STALLED_MS, if there are any: they read nothing of their backlog, and sent
+//!      nothing of the operation that they began                                       otherwise all
+//!   2. among these, the client that holds most, over all of its connections (an address, an IPv6 /64; on loopback one)
+//!   3. among its connections, the one that holds most
 //! ```
-//! So a client that holds much memory and makes progress is safe from many that hold little and make none.
-//! *An operation* that takes more memory than a control line must also make progress, however little memory
-//! is held in total: within each `write_deadline` it must end, or [`OPERATION_BYTES_MIN`] of it must arrive.
+//! So a client that holds much memory but makes progress is not closed while others hold memory and make
+//! none. *An operation* that takes more memory than a control line must also make progress, however little
+//! memory is held in total: within each `write_deadline` it must end, or [`OPERATION_BYTES_MIN`] of it must
+//! arrive.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -133,7 +134,8 @@ mod tests {
         cores(1).remove(0)
     }
 
-    /// Connections that hold 60 KiB each without progress are closed before one that is sending 100 KiB.
+    /// Connections that hold 60 KiB each without progress are closed before one that is still sending and
+    /// holds 100 KiB.
     #[test]
     fn who_moves_is_no_victim() {
         for address in [[192, 0, 2, 1], [127, 0, 0, 1]] {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::monitor::query::Query;
 
 /// Fuzzes the query part of a URL. Each name has its first value, decoded as by the slow twin, and keeps that
-/// value if the query is rewritten, in a URL or as JSON. A number parses as such, and a flag is one of
+/// value if the query is rewritten, in a URL or as JSON. A number parses as a number, and a flag is one of
 /// nats-server's words.
 pub fn monitor_query(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };

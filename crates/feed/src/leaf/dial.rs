@@ -1,7 +1,7 @@
 //! Dialing a hub: the TCP connection, the hub's INFO, TLS, and CONNECT.
 //!
 //! ```text
-//!   nats-leaf://  TCP ─ INFO ─ (TLS, where INFO or the scheme asks for it) ─ CONNECT ─▶ attended (`serve::attend`)
+//!   nats-leaf://  TCP ─ INFO ─ (TLS, if INFO or the scheme asks for it) ─ CONNECT ─▶ served (`serve::attend`)
 //!   tls first     TCP ─ TLS ─ INFO ─ CONNECT ─▶
 //!   ws://, wss:// TCP ─ (TLS) ─ GET /leafnode ─ INFO ─ CONNECT ─▶
 //! ```
@@ -42,7 +42,7 @@ use crate::client::{
 
 /// Time limit for establishing the TCP connection to a hub.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
-/// Time limit for each of the hub's INFO, a handshake, and the answer to CONNECT.
+/// Time limit for each step: the hub's INFO, a handshake, and the answer to CONNECT.
 pub(super) const STEP_TIME_MAX: Duration = Duration::from_secs(5);
 /// Version of nats-server whose leaf protocol the feed implements; a hub compares its `min_version` with it.
 const LEAF_VERSION: &str = "2.15.2";
@@ -71,9 +71,9 @@ pub(crate) struct Info {
     pub(crate) export: Option<SubjectRules>,
 }
 
-/// CONNECT as leaf nodes send it. There is no `lang`, by which a hub recognises a client at the wrong port,
-/// and no `compress_mode`, so that nothing is compressed. The feed has no JetStream, and never binds the
-/// system account.
+/// CONNECT as leaf nodes send it. `lang` is absent, because a hub takes a sender of `lang` for a client at
+/// the wrong port; `compress_mode` is absent, so that nothing is compressed. The feed has no JetStream, and
+/// never binds the system account.
 #[derive(Serialize)]
 struct Connect<'a> {
     version: &'a str,

@@ -1,9 +1,9 @@
 //! Operations from a hub: its interest in subjects, and messages for local subscribers.
 //!
 //! ```text
-//!   LMSG a.b 5␍␊hello␍␊LMSG a.b 5␍␊…   a run, as a client's: delivered from the read buffer
-//!   LMSG a.b | q 5␍␊hello␍␊            rewritten without its groups; then one member of each
-//!   LMSG _INBOX.x $JS.ACK.…@s 5␍␊…     matched by the one subject, shown with the other: a stored message
+//!   LMSG a.b 5␍␊hello␍␊LMSG a.b 5␍␊…   a run, like a client's: delivered directly from the read buffer
+//!   LMSG a.b | q 5␍␊hello␍␊            rewritten without its groups; then delivered to one member of each group
+//!   LMSG _INBOX.x $JS.ACK.…@s 5␍␊…     a message stored by JetStream: matched by `_INBOX.x`, shown as `s`
 //! ```
 
 use wire::nats::{
@@ -84,8 +84,8 @@ impl Core {
         }
     }
 
-    /// Publishes a message from a hub and the similar ones after it. Returns the length of those after it in
-    /// bytes; `None` if the delivery continues in another turn.
+    /// Publishes a message from a hub and the similar messages that follow it. Returns the length in bytes of
+    /// those that follow; `None` if the delivery continues in another turn.
     fn take_from_hub(&mut self, id: ConnId, first: &Message<'_>, bytes: &[u8]) -> Option<usize> {
         let begun = self.outputs.connections[id].begun.take();
         let stored = stored_subject(first.reply);
@@ -232,7 +232,7 @@ fn stored_subject(reply: &[u8]) -> Option<(&[u8], &[u8])> {
     (!shown.is_empty()).then_some((shown, reply))
 }
 
-/// Rewrites a hub's message in the form of a client's, without the names of groups.
+/// Rewrites a hub's message in the form that clients send, without the names of queue groups.
 fn rewrite<'a>(message: &Message<'a>, reply: &'a [u8], into: &mut Vec<u8>) -> Run<'a> {
     into.clear();
     leaf::begin_message(into, message.header_bytes.is_some(), message.subject, reply, b"");

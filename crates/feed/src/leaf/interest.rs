@@ -1,15 +1,15 @@
 //! Interest announced to hubs: the subscriptions of all cores together, each pattern once.
 //!
 //! ```text
-//!   SUB on any core ─▶ the core that has joined the hub: is the pattern new, of all cores? ─▶ "LS+ a.b" ─▶ its output
-//!   a member of a group joins or leaves ─▶ how many are there, on all cores? ─▶ "LS+ a.b q 3"
+//!   SUB on any core ─▶ the core that has joined the hub: is the pattern new on all cores? ─▶ "LS+ a.b" ─▶ its output
+//!   a member joins or leaves a group ─▶ how many members are there on all cores? ─▶ "LS+ a.b q 3"
 //! ```
 //! Like every core, the hub's core knows which patterns have subscribers on the other cores (`subjects`), and
 //! that is enough: a pattern is announced when it gets its first subscriber, and withdrawn when it loses its
 //! last. After a connection is established, all nodes of the trie are walked in the order of their numbers,
-//! some in each turn. A change during the walk is announced at once for nodes that the walk has passed, and
-//! by the walk for the others ([`Teller::told_below`]). So each pattern is announced exactly once, without a
-//! record of what was announced.
+//! some in each turn. A change during the walk is announced at once if the walk has already passed its node;
+//! otherwise the walk announces it ([`Teller::told_below`]). So each pattern is announced exactly once,
+//! without a record of what was announced.
 
 use wire::nats::leaf;
 
@@ -35,12 +35,14 @@ pub(crate) struct Teller {
     standing: Vec<Box<[u8]>>,
     /// Protocol lines to send to the hub at the end of the turn, or before the next message.
     pub(crate) lines: Vec<u8>,
-    /// Number of patterns that the hub's permissions forbid to announce, since the count was last taken.
+    /// Number of patterns that were not announced because the hub's permissions forbid it, since the count
+    /// was last taken.
     pub(crate) denied: u64,
 }
 
 impl Tellers {
-    /// Starts announcements to a hub that has been joined: sends it this line, and later all changes.
+    /// Starts the announcements to a hub that has been joined: first interest in the subject `first`, then
+    /// all changes.
     pub(crate) fn begin(
         &mut self,
         hub: HubId,
@@ -59,7 +61,7 @@ impl Tellers {
         self.is_waiting = true;
     }
 
-    /// Announces, after a reload, changes of the subjects that are announced even without subscribers.
+    /// Announces, after a reload, changes in the set of subjects that are announced even without subscribers.
     pub(crate) fn stand(
         &mut self,
         standing: impl Fn(u16) -> Vec<Box<[u8]>>,

@@ -11,21 +11,21 @@
 //! *The hub's core.* Each hub has one connection, on one core (the hub's number modulo the number of cores).
 //! The connection is an entry among that core's connections, with an output of lent chunks, watermarks,
 //! deadlines and pings like a client's: a slow hub is a slow consumer. The hub's interest is in every core's
-//! trie beside the interest of other cores, as a bit for each pattern and a count for each queue group. So
-//! the lookup that every message needs anyway finds the hub, and without a hub the only cost is a mask that
-//! is zero.
+//! trie next to the interest of other cores, as a bit for each pattern and a count for each queue group. So
+//! the lookup that every message needs anyway finds the hub, and without a hub the only cost is the test of a
+//! mask that is zero.
 //!
 //! *Once.* A message goes to a hub at most once, however many of the hub's patterns match, with the names of
-//! all queue groups whose members there get it. A message from a hub goes to no hub. Members of a queue group
-//! here are preferred to members at a hub, as in nats-server.
+//! all queue groups whose members there get it. A message from a hub goes to no hub. Local members of a queue
+//! group are preferred to members at a hub, as in nats-server.
 //!
 //! *Who waits.* Local producers wait for a slow hub, as for any consumer. Producers at the hub cannot be
 //! paused, so the backlog of a local consumer may grow up to `max_pending`. Reads from a hub pause only while
 //! too many bytes are on their way from this core to another.
 //!
-//! *Bounds.* `HEARD_MAX` patterns of one hub, `LEARNT_MAX` addresses of other servers of its cluster, and
-//! `max_pending` bytes for it; each has a counter (`feed_leaf_…`). Without its hub the feed serves its local
-//! clients.
+//! *Bounds.* Each hub has at most `HEARD_MAX` patterns, `LEARNT_MAX` addresses of other servers in its
+//! cluster, and a backlog of `max_pending` bytes; each bound has a counter (`feed_leaf_…`). Without its hub
+//! the feed serves its local clients.
 
 mod credentials;
 mod dial;
@@ -69,8 +69,8 @@ pub const REMOTES_MAX: usize = HUBS_MAX;
 /// Maximum number of patterns accepted from one hub; each takes a few hundred bytes on every core.
 const HEARD_MAX: usize = 1 << 20;
 /// Largest message to or from a hub in bytes (also nats-server's limit). The hub's own `max_payload` applies
-/// to its clients' messages; JetStream sends longer answers, such as a list of a stream's subjects with a
-/// hundred thousand on a page.
+/// to its clients' messages; JetStream sends longer answers, such as a page that lists a hundred thousand
+/// subjects of a stream.
 const PAYLOAD_BYTES_MAX: usize = 64 << 20;
 /// Maximum number of addresses of other servers in a cluster that are learnt from a hub.
 const LEARNT_MAX: usize = 64;
@@ -83,7 +83,7 @@ const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(50);
 /// Number of a lost hub's patterns that are removed in one step.
 const FORGOTTEN_IN_ONE_GO: usize = 1024;
 
-/// Joins the hub that is configured under a number, in an endless loop, across reloads.
+/// Keeps the hub that is configured under a number joined, in an endless loop, across reloads.
 pub(crate) async fn keep_place(local: Rc<Local>, place: HubId) {
     let changed = local.core.borrow().hubs.changed(place);
     loop {
@@ -100,8 +100,8 @@ pub(crate) async fn keep_place(local: Rc<Local>, place: HubId) {
     }
 }
 
-/// Keeps a hub joined for as long as it is configured. When this function returns, no core has any state of
-/// the hub.
+/// Keeps a hub joined for as long as it is configured. When this function returns, no core holds any state
+/// for the hub.
 async fn keep_joined(local: &Rc<Local>, seed: &Arc<Seed>, changed: &Notify) {
     let mut pauses = Pauses::default();
     let mut addresses = Addresses::default();

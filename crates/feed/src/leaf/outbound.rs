@@ -1,4 +1,5 @@
-//! Messages to hubs: from the match that includes a hub's interest to the output of the hub's connection.
+//! Delivery of messages to hubs: from the match that includes a hub's interest, to the output of the hub's
+//! connection.
 
 use super::hub::Hub;
 use crate::{
@@ -32,8 +33,8 @@ impl Core {
         at_hubs: &AtHubs,
     ) -> bool {
         let mut left = at_hubs.iter().fold(hubs, |mask, &(hub, _)| mask | 1 << hub) & self.hubs_up;
-        // Only the account and subject of the publication matter here, whatever the subject's name in the
-        // hub's account.
+        // Only the account and subject under which the message was published matter here, not its subject in
+        // the hub's account.
         if self.settings.config.authorization.reserved.keeps_from_hub(of.account, run.subject) {
             self.counters.add(Counter::LeafDenied, run.count() as u64 * u64::from(left.count_ones()));
             return false;
@@ -95,8 +96,8 @@ impl Core {
         of: &Origin,
         run: &Run<'_>,
     ) -> bool {
-        // A message that came by a service import is not delivered by a stream import as well (nats-server's
-        // rule).
+        // A message that arrived through a service import is not delivered through a stream import as well
+        // (nats-server's rule).
         if of.is_imported {
             return false;
         }
@@ -108,7 +109,7 @@ impl Core {
             stream.path.apply(run.subject, &mut subject);
             let named = Run { subject: &subject, ..*run };
             if streams.len() == 1 {
-                // Only one stream can have led the match to the hub's interest.
+                // With a single stream, the hub's interest can only have matched through it.
                 is_sent |= self.send_to_hub(hub, queues, of, &named);
                 continue;
             }

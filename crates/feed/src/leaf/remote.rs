@@ -13,7 +13,7 @@ pub const ADDRESSES_MAX: usize = 64;
 /// A hub that the feed joins as a leaf node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Remote {
-    /// Addresses of servers of the hub's cluster, tried in order.
+    /// Addresses of servers in the hub's cluster, tried in order.
     pub addresses: Vec<Address>,
     /// Local account that is connected to the hub's account; `None`: the global account.
     pub account: Option<String>,
@@ -91,7 +91,7 @@ pub struct Address {
     pub host: String,
     /// TCP port of the server.
     pub port: u16,
-    /// User and password from the address; a user without a password is a token.
+    /// User and password from the address. Without a password, the user part is sent as a token.
     pub user: Option<(String, Option<String>)>,
 }
 

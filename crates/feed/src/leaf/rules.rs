@@ -9,13 +9,13 @@ use serde::Deserialize;
 use super::Remote;
 use crate::accounts::identity::{Entry, Rules, covers};
 
-/// Subjects of JetStream, to which a server with JetStream responds itself. As in nats-server, subscriptions
-/// to them are not announced across a leaf connection; a hub closes a connection that announces one without a
-/// wildcard.
+/// Subjects of JetStream. A server with JetStream responds to them itself, so, as in nats-server,
+/// subscriptions to them are not announced across a leaf connection; a hub closes a connection that announces
+/// one without a wildcard.
 pub(crate) const OF_JETSTREAM: [&[u8]; 3] = [b"$JS.API.>", b"$KV.>", b"$OBJ.>"];
 
-/// Subject of requests for single messages of a stream, and the queue group with which JetStream answers
-/// them.
+/// Subject for requesting single messages of a stream, and the queue group with which JetStream answers such
+/// requests.
 pub(crate) const DIRECT_GETS: (&[u8], &[u8]) = (b"$JS.API.DIRECT.GET.>", b"_sys_");
 
 /// Permissions for one direction (import or export), as in the hub's INFO.

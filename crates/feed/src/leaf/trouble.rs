@@ -1,4 +1,4 @@
-//! Reasons why a hub is not joined, in words for the operator, and the pauses between attempts.
+//! Reasons why a hub is not joined, worded for the operator, and the pauses between attempts.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::client::connection::CloseReason;
 const PAUSE_MIN: Duration = Duration::from_millis(250);
 /// Longest pause between attempts, except after lasting errors ([`PAUSE_LONG`]).
 const PAUSE_MAX: Duration = Duration::from_secs(8);
-/// Pause after an error that the next attempt is not likely to avoid (half a minute, as in nats-server).
+/// Pause after an error that the next attempt is unlikely to avoid (half a minute, as in nats-server).
 const PAUSE_LONG: Duration = Duration::from_secs(30);
 
 /// Reason why a hub is not joined.

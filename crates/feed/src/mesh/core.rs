@@ -1,7 +1,7 @@
 //! State of one core in three parts, and the beginning and end of its turns.
 //!
 //! ```text
-//!   a connection's task             the inbox' task
+//!   a connection's task             the inbox's task
 //!     │ read, parse (`session`)       │ batches of other cores (`inbox`)
 //!     └───────────────┬───────────────┘
 //!                     ▼ `publish`: the one place where a message meets all three parts
@@ -17,10 +17,10 @@
 //! ```
 //!
 //! No part calls the one to its left: subjects and outputs pass to the links what other cores must know.
-//! Neither knows the other, except by a connection's table of sids and a subscription's address, which are
-//! passed to it. So the parameters of a function that takes one part, or two, show what it can change.
-//! Functions on the whole [`Core`] are a client's operations (`session`), connecting and disconnecting
-//! (`lifecycle`), publishing (`publish`), and the turn, here.
+//! Subjects and outputs do not know each other, except for a connection's table of sids and a subscription's
+//! connection, which are passed to them. So the parameters of a function that takes one part, or two, show
+//! what it can change. Functions on the whole [`Core`] are a client's operations (`session`), connecting and
+//! disconnecting (`lifecycle`), publishing (`publish`), and the turn, here.
 //!
 //! Everything is owned by this core's thread; a turn borrows all of it and does not wait. Other cores see
 //! only what is sent to them.
@@ -121,9 +121,9 @@ pub(crate) struct Core {
     pub(crate) checks: Checks,
     /// Policy that decides when unused memory is freed.
     pub(crate) tide: HeapTrimmer,
-    /// This core's share of the memory of connections.
+    /// This core's share of the memory for connections.
     connection_share: Share,
-    /// This core's share of the memory of backlogs.
+    /// This core's share of the memory for backlogs.
     pub(crate) share: Share,
     /// Memory of subscriptions, charged to their clients.
     pub(crate) accounts: Accounts,
@@ -284,8 +284,8 @@ impl Core {
         self.outputs.marks.set_crowded(is_crowded);
     }
 
-    /// Returns whether there is memory for one more connection. A handshake in progress counts as the most
-    /// memory that it may take.
+    /// Returns whether there is memory for one more connection. A handshake in progress is counted at the
+    /// maximum that it may take.
     pub(crate) fn has_connection_memory(&mut self) -> bool {
         self.displace_handshakes(self.bytes_of_a_connection())
     }
@@ -296,7 +296,7 @@ impl Core {
         self.displace_handshakes(0);
     }
 
-    /// Displaces handshakes, a limited number at once, until `more` bytes are available for connections.
+    /// Displaces handshakes, up to a fixed number per call, until `more` bytes are available for connections.
     /// Returns whether they are.
     fn displace_handshakes(&mut self, more: usize) -> bool {
         for _ in 0..DISPLACED_AT_ONCE {
@@ -326,8 +326,8 @@ impl Core {
         CONNECTION_BYTES + if self.settings.acceptors.has_tls() { TLS_BYTES } else { 0 }
     }
 
-    /// Closes this core's share of the connections above a lowered limit, the newest first. (nats-server
-    /// closes arbitrary ones.)
+    /// Closes this core's share of the connections that exceed a lowered limit, the newest first.
+    /// (nats-server closes arbitrary ones.)
     fn close_surplus(&mut self) {
         let surplus = self.shared.surplus.load(Ordering::Acquire);
         if surplus == 0 {

@@ -2,16 +2,16 @@
 //!
 //! ```text
 //!   ring ─▶ batch: announcements and messages ─ within the turn's budget ─▶ delivered, its buffer is returned
-//!                   └─ above it: announcements first, messages wait ─▶ queue ─ a turn each ─▶ delivered
+//!                   └─ over budget: announcements first, messages wait ─▶ queue ─ turn by turn ─▶ delivered
 //! ```
 //! *Order.* Messages from one core keep their order, and so do the program's own messages. Announcements of
 //! subscriptions do not wait behind messages, so that a client whose SUB was answered receives messages. If
 //! there are more announcements than a turn can apply, a client's message is published here only once the
-//! announcements that arrived before its bytes are applied. While messages wait, later operations of a client
-//! that are answered (`PING`, `SUB`, `UNSUB`) wait for them, so that a `PONG` still means that everything
+//! announcements that arrived before its bytes are applied. While messages wait, a client's later operations
+//! that need an answer (`PING`, `SUB`, `UNSUB`) wait for them, so that a `PONG` still means that everything
 //! published before is delivered. Later messages of a client do not wait: messages of two producers on two
-//! cores may then overtake each other. *Bound:* waiting batches count as under way to this core (`links`),
-//! which pauses their producers.
+//! cores may then overtake each other. *Bound:* waiting batches still count as under way to this core
+//! (`links`), which pauses their producers.
 
 use std::{
     collections::VecDeque,
@@ -49,11 +49,11 @@ pub(crate) struct Inbox {
 /// A batch that is being delivered.
 struct WaitingBatch {
     from: From,
-    /// Number of bytes of the batch that are processed.
+    /// Number of bytes of the batch that have been processed.
     at: usize,
     /// Offset up to which the batch's announcements are applied; `None`: all are.
     heard: Option<usize>,
-    /// The part of the batch whose announcements are applied contains messages.
+    /// The part of the batch whose announcements have been applied contains messages.
     has_messages: bool,
     /// The batch is counted in the core's `Backlog::unheard`.
     is_unheard: bool,
@@ -216,7 +216,7 @@ impl Core {
 }
 
 impl WaitingBatch {
-    /// Delivers the rest of the batch. Returns whether all was done within the turn's budget.
+    /// Delivers the remainder of the batch. Returns whether all was done within the turn's budget.
     fn deliver(&mut self, core: &mut Core) -> bool {
         let Self { from, at, heard, begun, .. } = self;
         match from {

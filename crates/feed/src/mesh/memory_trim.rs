@@ -1,8 +1,8 @@
 //! Freeing of memory that is no longer needed, after clients have left or have read their backlog.
 //!
 //! ```text
-//!   chunks that are lent, tables' entries ── `engine::heap::HeapTrimmer` says that they are few, for a while ──▶ spare chunks
-//!                      and rooms are freed here, the allocator's free pages by `engine::heap`, for all servers once
+//!   lent chunks and table entries ── few for a while, says `engine::heap::HeapTrimmer` ──▶ spare chunks and the spare
+//!               capacity of tables are freed here; `engine::heap` frees the allocator's free pages, once for all servers
 //! ```
 //! A table that cannot shrink, because an entry at its end is in use, is not tried again until more memory
 //! can be freed.

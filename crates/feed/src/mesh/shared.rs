@@ -24,8 +24,8 @@ use crate::{
     mesh::core::Settings,
 };
 
-/// Version of nats-server whose protocol the feed implements; clients decide by it which features they may
-/// use.
+/// Version of nats-server whose protocol the feed implements; clients use it to decide which features they
+/// may use.
 pub(crate) const PROTOCOL_VERSION: &str = "2.10.0";
 
 /// State that all cores share.
@@ -38,15 +38,15 @@ pub(crate) struct SharedState {
     /// Address of the monitoring pages; set when they are first served.
     pub(crate) monitor: OnceLock<SocketAddr>,
     next_cid: AtomicU64,
-    /// Connections still to be closed since a limit was lowered; each core takes its share.
+    /// Connections still to be closed because a limit was lowered; each core takes its share.
     pub(crate) surplus: AtomicUsize,
     /// Counters of all cores, for readers outside of the loops.
     pub(crate) counters: Arc<CounterSet<Counter>>,
-    /// Memory of connections beyond each core's own share.
+    /// Memory for connections beyond each core's own share.
     pub(crate) connections: Arc<CommonPart>,
-    /// Memory of backlogs beyond each core's own share.
+    /// Memory for backlogs beyond each core's own share.
     pub(crate) pending: Arc<CommonPart>,
-    /// Memory of subscriptions beyond each core's own share.
+    /// Memory for subscriptions beyond each core's own share.
     pub(crate) subscription_memory: Arc<CommonPart>,
     /// Number of loops that accept connections.
     pub(crate) ready: AtomicUsize,

@@ -1,10 +1,10 @@
-//! Inspection of a running server from other threads than its loops, for the monitoring pages and the system
+//! Inspection of a running server from threads other than its loops, for the monitoring pages and the system
 //! account.
 //!
 //! ```text
 //!   totals                 read from the loops' counters, without asking any loop
-//!   lists      Looker ──"from here on, at most so much"──▶ ring ─▶ a loop: one step between two turns
-//!                 ▲──────────────── a piece, and where it ended ───────────┘
+//!   lists      Looker ──"start here, return at most this much"──▶ ring ─▶ a loop: one step between two turns
+//!                 ▲──────────────── a piece, and where it ended ───────────────┘
 //! ```
 //! A list of a million subscriptions is assembled from pieces, so that no loop stops for it. A step examines
 //! at most [`STEP_LOOKED_AT_MAX`] items and [`STEP_TOKENS_MAX`] tokens of their patterns, and copies at most

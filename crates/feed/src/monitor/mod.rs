@@ -6,10 +6,10 @@
 //!  GET /leafz ─▶ the hubs, from the loops that join them; without configured hubs no loop is asked
 //!  GET /connz /subsz ─▶ lists, assembled in steps (`inspector`), at most LISTS_MAX at a time ─▶ JSON
 //! ```
-//! The port is served on a separate thread, never on a loop. A list takes time on each loop that grows with
-//! the number of its connections, although each step is short, and memory while it is assembled; so further
-//! requests wait while `LISTS_MAX` are in progress. Features that the feed does not have (routes, gateways)
-//! are present and empty. Requests in the system account are answered with the same pages
+//! The port is served on a separate thread, never on a loop. A list costs each loop time in proportion to the
+//! number of its connections, although each step is short, and it takes memory while it is assembled. So
+//! further requests wait while `LISTS_MAX` lists are in progress. Features that the feed does not have
+//! (routes, gateways) are present and empty. Requests in the system account are answered with the same pages
 //! (`crate::monitor::system`).
 
 pub(crate) mod connz;

@@ -6,7 +6,7 @@ use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
 /// Parameters of a query, with nats-server's rules: the first value for a name counts, and an invalid value
-/// gives an error text.
+/// produces an error text.
 pub(crate) struct Query<'a> {
     pairs: Vec<(Cow<'a, str>, Cow<'a, str>)>,
 }

@@ -54,7 +54,7 @@ pub struct ConnectionSnapshot {
     pub payload_in_bytes: u64,
     /// Payload bytes to the client.
     pub payload_out_bytes: u64,
-    /// Bytes of the client's backlog.
+    /// Size of the client's backlog in bytes.
     pub pending_bytes: usize,
     /// Reads from the client are paused because a consumer, another core or the client itself has fallen
     /// behind.

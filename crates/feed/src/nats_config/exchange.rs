@@ -22,7 +22,7 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Checks that all imports are exported.
+    /// Checks the exports and imports of all accounts against each other.
     pub(super) fn check(&self, accounts: &[Account]) -> Outcome {
         let Err(fault) = Exchange::build(accounts, |_| 0) else { return Ok(()) };
         let (lines, at) = match fault.part {

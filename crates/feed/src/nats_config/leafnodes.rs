@@ -12,8 +12,8 @@ use crate::{
     leaf::{Address, Login, Remote, UserSeed},
 };
 
-/// Options of a remote that need no action: they only change how fast a hub is reached, or ask for the feed's
-/// only behaviour. Addresses are tried in order, and subscriptions of one hub are not announced to another.
+/// Options of a remote that need no action: they only change how fast a hub is reached, or ask for what the
+/// feed always does. Addresses are tried in order, and subscriptions of one hub are not announced to another.
 const WITHOUT_EFFECT: [&str; 4] = ["no_randomize", "dont_randomize", "isolate_leafnode_interest", "isolate"];
 
 impl Reading<'_> {

@@ -4,11 +4,11 @@
 //!  bytes ─text::parse─▶ Entry{line, key, Value} … ─options::read─▶ Options, and each option that is ignored
 //!            │ include, $variable
 //!            ▼
-//!       Surroundings: files, environment, names of hosts
+//!       Surroundings: files, environment, host names
 //! ```
-//! Pure except for [`Surroundings`], which the caller provides. Errors name their line. An unsupported option
-//! is reported and ignored, unless ignoring it would allow access that the option restricts: an unknown
-//! option among users, permissions or TLS is an error, and so is any option for JWTs.
+//! Pure except for [`Surroundings`], which the caller provides. Each error names its line. An unsupported
+//! option is reported and ignored, unless ignoring it would allow access that the option restricts: an
+//! unknown option among users, permissions or TLS is an error, and so is any option for JWTs.
 
 mod exchange;
 mod leafnodes;

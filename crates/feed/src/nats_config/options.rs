@@ -33,19 +33,19 @@ pub struct Options {
     /// Maximum number of connections: `max_connections`, `max_conn`. In this and the other limits,
     /// [`Options::NO_LIMIT`] means no limit.
     pub max_connections: Option<u64>,
-    /// Maximum number of subscriptions of a connection: `max_subscriptions`, `max_subs`.
+    /// Maximum number of subscriptions per connection: `max_subscriptions`, `max_subs`.
     pub max_subscriptions: Option<u64>,
-    /// Maximum number of bytes of a message: `max_payload`.
+    /// Maximum size of a message in bytes: `max_payload`.
     pub max_payload: Option<u64>,
-    /// Maximum number of bytes of a control line: `max_control_line`.
+    /// Maximum length of a control line in bytes: `max_control_line`.
     pub max_control_line: Option<u64>,
-    /// Maximum number of bytes of a client's backlog: `max_pending`.
+    /// Maximum size of a client's backlog in bytes: `max_pending`.
     pub max_pending: Option<u64>,
     /// Period in which a client must read its backlog: `write_deadline`.
     pub write_deadline: Option<Duration>,
     /// Time of silence before a ping: `ping_interval`.
     pub ping_interval: Option<Duration>,
-    /// Pings that may stay unanswered: `ping_max`.
+    /// Number of pings that may stay unanswered: `ping_max`.
     pub ping_max: Option<u64>,
     /// Time over which a stopping server closes its clients: `lame_duck_duration`.
     pub lame_duck_duration: Option<Duration>,
@@ -193,7 +193,8 @@ impl Reading<'_> {
         self.unhonoured.push(IgnoredOption { file: self.files.name(line), line: line.number as usize, key });
     }
 
-    /// Returns the last entry for each key, ignoring case; earlier entries with the same key are reported.
+    /// Returns the last entry for each key, ignoring case; earlier entries with the same key are reported as
+    /// ignored.
     pub(super) fn once<'e>(&mut self, entries: &'e [Entry]) -> Vec<&'e Entry> {
         let (once, overruled) = once_each(entries, true);
         self.name_overruled(overruled);
@@ -201,7 +202,7 @@ impl Reading<'_> {
     }
 
     /// Returns the last entry for each key, where keys are names with exact case; earlier entries are
-    /// reported.
+    /// reported as ignored.
     pub(super) fn once_by_name<'e>(&mut self, entries: &'e [Entry]) -> Vec<&'e Entry> {
         let (once, overruled) = once_each(entries, false);
         self.name_overruled(overruled);

@@ -62,7 +62,7 @@ fn of_value(value: &LocatedValue, remarks: &mut Vec<Fault>) {
     }
 }
 
-/// Returns the subjects on which a user may publish: the value is a text, a list, or a block with `allow`.
+/// Returns the subjects on which a user may publish. The value is a string, a list, or a block with `allow`.
 fn published(value: &LocatedValue) -> Vec<(Line, &str)> {
     match &value.value {
         Value::Block(entries) => {

@@ -1,15 +1,15 @@
 //! Syntax of the file: `key: value`, `key = value` or `key value`, in blocks and lists, with comments.
 //!
 //! The syntax is that of nats-server's `conf` package. Separators are line ends, commas and semicolons.
-//! Strings are in single or double quotes, or bare. Numbers may have a size (`1MB`, `64k`). A list or block
+//! Strings are in single or double quotes, or bare. Numbers may have a unit (`1MB`, `64k`). A list or block
 //! may appear wherever a value may.
 //!
 //! ```text
-//!   include ./users.conf     its entries are inserted here; paths are relative to the directory of the including file, and
-//!                            absolute paths as well (as in nats-server, which joins the two)
+//!   include ./users.conf     its entries are inserted here; every path, even an absolute one, is relative to the directory of
+//!                            the including file (as in nats-server, which joins the two)
 //!   PORT: 4222               a variable:
 //!   listen: $PORT            looked up in this block, then in the blocks around it, then in the environment; an included
-//!                            file does not see what is around its `include`
+//!                            file does not see the variables around its `include`
 //! ```
 //! *Bounds*, for untrusted files: [`DEPTH_MAX`] nested blocks, [`INCLUDES_DEEP_MAX`] nested files,
 //! [`FILES_MAX`] files, and [`VALUES_MAX`] values, each counted every time a variable repeats it.
@@ -23,7 +23,7 @@ use std::{
 const DEPTH_MAX: usize = 16;
 /// Maximum depth of nested includes; a file that includes itself also exceeds it.
 const INCLUDES_DEEP_MAX: usize = 16;
-/// Maximum number of files in one configuration, included ones counted.
+/// Maximum number of files in one configuration, including the included ones.
 const FILES_MAX: usize = 256;
 /// Maximum number of values in all files; a value that variables repeat is counted each time.
 const VALUES_MAX: usize = 1 << 20;
@@ -53,7 +53,7 @@ pub struct Fault {
     pub file: Option<PathBuf>,
     /// Line of the error, counted from 1.
     pub line: usize,
-    /// Description of the error, and of a correct value.
+    /// Describes the error and what would be valid instead.
     pub message: String,
     at: Line,
 }

@@ -11,9 +11,9 @@ use super::text::{Entry, Fault, LocatedValue, Surroundings, Value};
 /// Result of reading a value.
 pub(super) type Outcome<T = ()> = Result<T, Fault>;
 
-/// Returns the last entry for each key, and secondly the entries that were overridden in the same file. As in
-/// nats-server the last entry counts, even if it is a block. `fold`: keys are option names, compared without
-/// regard to case.
+/// Returns the last entry for each key and, as the second list, the entries that were overridden in the same
+/// file. As in nats-server the last entry counts, even if it is a block. `fold`: keys are option names,
+/// compared without regard to case.
 pub(super) fn once_each(entries: &[Entry], fold: bool) -> (Vec<&Entry>, Vec<&Entry>) {
     let mut places = HashMap::new();
     let mut once: Vec<&Entry> = Vec::new();
@@ -67,7 +67,7 @@ pub(super) fn string(value: &LocatedValue) -> Outcome<String> {
     }
 }
 
-/// Reads a text, or a list of texts.
+/// Reads a string, or a list of strings.
 pub(super) fn strings(value: &LocatedValue) -> Outcome<Vec<String>> {
     match &value.value {
         Value::List(list) => list.iter().map(string).collect(),
@@ -119,7 +119,7 @@ pub(super) fn limit(value: &LocatedValue) -> Outcome<Option<u64>> {
     Ok(Some(count(value)?).filter(|limit| *limit > 0))
 }
 
-/// Reads a limit for which 0 also means no limit.
+/// Reads a limit for which 0, too, means no limit.
 pub(super) fn limit_or_none(value: &LocatedValue) -> Outcome<u64> {
     Ok(limit(value)?.unwrap_or(NO_LIMIT))
 }

@@ -1,10 +1,10 @@
-//! Options that nats-server knows at the top level of a file and in its blocks, and the treatment of those
-//! that are not supported.
+//! Options that nats-server knows at the top level of a file and in its blocks, and how those that are not
+//! supported are treated.
 //!
 //! An option that nats-server does not know is an error, in both servers: `authorizaton { … }` would leave a
 //! server open. An option that only nats-server supports is ignored and reported, if ignoring it gives nobody
-//! access and does not send anything unencrypted that the file protects; otherwise the file is refused. (The
-//! list is from nats-server 2.15.2, `processConfigFileLine`.)
+//! additional access and causes nothing to be sent unencrypted that the file protects; otherwise the file is
+//! refused. (The list is from nats-server 2.15.2, `processConfigFileLine`.)
 
 use super::{
     text::{Entry, Fault},
@@ -55,9 +55,9 @@ const HONOURED: &[&str] = &[
 /// Further supported options at the top level: blocks, and flags that belong to them.
 const HONOURED_TOO: &[&str] = &["tls", "allow_non_tls", "websocket", "ws", "leafnodes", "leaf"];
 
-/// Ignored options at the top level. Ignoring them gives nobody access, and they protect nothing: listeners
-/// that the feed does not have (cluster, gateway, MQTT), storage, logs, bounds, announcements to other
-/// servers, additions to JWTs.
+/// Options at the top level that are ignored, because ignoring them gives nobody access and leaves nothing
+/// unprotected: listeners that the feed does not have (cluster, gateway, MQTT), storage, logs, bounds,
+/// announcements to other servers, additions to JWTs.
 const PASSED_OVER: &[&str] = &[
     "client_advertise",
     "cluster",

@@ -30,7 +30,7 @@ const BYTES_MAX: usize = 4 << 20;
 const STALE_BYTES_MAX: usize = BYTES_MAX / 4;
 
 /// Number of groups at the first pattern whose listing costs one budget unit. A group at a further pattern
-/// costs one unit, and one for each entry of its sums.
+/// costs one unit, plus one for each entry in its member sums.
 const GROUPS_A_STEP: usize = 4;
 
 /// Recipients of messages to one subject: subscribers, queue groups, other cores and hubs.
@@ -43,7 +43,7 @@ pub(crate) struct Match {
     heap_bytes: usize,
     /// Local subscribers outside of queue groups.
     pub(crate) subscribers: Vec<SubId>,
-    /// Queue groups, of each of which one member gets a message; each is given by its part at the first
+    /// Queue groups; one member of each gets a message. A group is represented by its part at the first
     /// matching pattern.
     pub(crate) groups: SmallVec<[Part; 2]>,
     /// Queue groups that have members at several matching patterns, if there are any.
@@ -73,7 +73,7 @@ pub(crate) struct MatchedGroup<'a> {
 }
 
 impl MatchedGroup<'_> {
-    /// Builds the group of a match for a queue group at a single pattern.
+    /// Builds the [`MatchedGroup`] for a queue group that occurs at a single pattern.
     pub(crate) fn at(first: Part) -> Self {
         Self { first: Part { overlap: Part::ALONE, ..first }, overlap: None }
     }
@@ -106,7 +106,7 @@ impl Match {
         self.group(place)
     }
 
-    /// Returns the index of a group in [`Self::groups`]. Groups at the first pattern have the same order as
+    /// Returns the index of a group in [`Self::groups`]. Groups at the first pattern are in the same order as
     /// in that pattern's node, so the node's own table finds them.
     fn place_of(&self, trie: &Trie, name: &[u8], hash: u32) -> Option<usize> {
         let is_it = |&place: &u32| is_group(trie, self.groups[place as usize], name, hash);
@@ -222,7 +222,7 @@ impl Match {
     }
 }
 
-/// Returns whether a part still exists and belongs to the group of this name.
+/// Returns whether a part still exists and belongs to the group with this name.
 fn is_group(trie: &Trie, part: Part, name: &[u8], hash: u32) -> bool {
     part.hash == hash && trie.group(part).is_some_and(|group| *group.name == *name)
 }
@@ -246,7 +246,7 @@ pub(crate) struct Matches {
     open: OpenLookup,
     /// Heap memory of all slots' lists, in bytes.
     bytes: usize,
-    /// Change counter of the trie when stale matches were last dropped.
+    /// Value of the trie's change counter when stale matches were last dropped.
     swept: u64,
     pub(crate) found: u64,
     pub(crate) made: u64,
@@ -274,7 +274,7 @@ impl Matches {
 
     /// Takes the match for `subject` out of the cache, or searches the trie; [`Self::put_back`] returns the
     /// match to the cache. If the turn's budget is used up before the search is complete, [`Self::take_open`]
-    /// returns the rest of the search.
+    /// returns the unfinished part of the search.
     #[inline]
     pub(crate) fn take(
         &mut self,

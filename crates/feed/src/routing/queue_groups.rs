@@ -1,20 +1,20 @@
 //! Queue groups: one member gets each message, whichever core it is on.
 //!
 //! ```text
-//!   producer's core: which member is next, of all cores, at all patterns that match?
-//!        ├─ one of this core ─▶ this core's members take turns
-//!        └─ one of core B ────▶ across ─▶ B: its members take turns
+//!   producer's core: which member is next, among all cores and all matching patterns?
+//!        ├─ one on this core ─▶ this core's members take turns
+//!        └─ one on core B ────▶ across ─▶ B: its members take turns
 //! ```
 //!
 //! All members with the same queue name form one group, even if they subscribe to different matching patterns
-//! (nats-server's rule). Each core counts messages by itself and goes round all members. So every member has
-//! the same share, whichever cores producers and members are on, and exactly the same share of the messages
-//! from each producer's core. As in nats-server, members at a hub get the messages that no local member
-//! accepts.
+//! (nats-server's rule). Each core counts messages by itself and cycles through all members. So every member
+//! has the same share, whichever cores producers and members are on, and exactly the same share of the
+//! messages from each producer's core. As in nats-server, members at a hub get the messages that no local
+//! member accepts.
 //!
 //! A member may refuse a message: it has just been disconnected, it published the message itself with echo
-//! off, or the subject is denied to it. Then the next member gets the message. When all members of a core
-//! have refused, the next core with members gets the message, each core once, and last of all a hub.
+//! off, or the subject is denied to it. Then the next member gets the message. When all members on a core
+//! have refused, the message goes to the next core with members; each core is tried once, and a hub last.
 
 use std::cell::Cell;
 
@@ -43,7 +43,7 @@ use crate::{
 pub(crate) enum Turn {
     /// A member on this core.
     Own,
-    /// A member on another core; the part tells at which pattern.
+    /// A member on another core; the part says at which pattern.
     Core(usize, Part),
     /// All cores with members have been tried.
     Nobody,
@@ -90,7 +90,7 @@ impl Subjects {
     }
 
     /// Advances the round-robin counter of a group at several patterns: the counter of its first part or, if
-    /// that part is gone, the one in the message's own list.
+    /// that part is gone, the copy in `seen`.
     fn count_turn(&mut self, first: Part, seen: &Cell<u32>, turn: impl Fn(&mut Group) -> &mut u32) -> u32 {
         let mut now = seen.get();
         if let Some(state) = self.trie.part_mut(first) {
@@ -188,7 +188,7 @@ fn turn_of_untried(state: &mut Group, part: Part, own: CoreMask, tried: CoreMask
     there.map_or(Turn::Nobody, |core| Turn::Core(core, part))
 }
 
-/// Returns the next recipient in a group at one pattern, among the members on all cores.
+/// Returns the next recipient in a group that occurs at one pattern, among the members on all cores.
 #[inline]
 fn turn_of(state: &mut Group, part: Part) -> Turn {
     let (own, everywhere) = (state.members.len(), state.members_everywhere());

@@ -1,8 +1,8 @@
 //! Slabs with `u32` numbers, and hash tables of such numbers.
 //!
-//! Items are stored in a slab of the `slab` crate. This module adds `u32` numbers, because there are as many
-//! items as subscriptions; growth that copies less; and freeing of unused memory. Lookup by name uses a
-//! `hashbrown::HashTable` of numbers, with five bytes per entry and some spare room; [`take_out`] frees
+//! Items are stored in a slab of the `slab` crate. This module adds `u32` numbers, because every subscription
+//! has one; growth that copies less; and freeing of unused memory. Lookup by name uses a
+//! `hashbrown::HashTable` of numbers, with five bytes per entry and some spare capacity; [`take_out`] frees
 //! memory of that table.
 
 use hashbrown::HashTable;
@@ -50,7 +50,7 @@ impl<T> Slab<T> {
         self.0.get_mut(at as usize)
     }
 
-    /// Frees the room behind the last item.
+    /// Frees the unused memory behind the last item.
     pub(crate) fn shrink(&mut self) {
         self.0.shrink_to_fit();
     }
@@ -147,7 +147,8 @@ mod tests {
         }
     }
 
-    /// The `slab` crate's `Entry`, modelled here, is no larger than an item with unused bit patterns.
+    /// A slot of the `slab` crate (its `Entry`, modelled here) is no larger than its item if the item's type
+    /// has unused bit patterns.
     #[test]
     fn a_vacant_place_costs_nothing() {
         #[expect(dead_code, reason = "it is only measured")]

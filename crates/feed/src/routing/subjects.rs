@@ -6,8 +6,8 @@
 //!   subject of a message ─▶ matches ─────────────────┘
 //! ```
 //!
-//! This module knows no outputs and no sockets. The only part of a connection that it changes is the table of
-//! sids. Whenever something changes that other cores must know, it tells the links in the same call.
+//! This module knows nothing of outputs or sockets. The only part of a connection that it changes is the
+//! table of sids. Whenever something changes that other cores must know, it tells the links in the same call.
 
 use std::{collections::HashMap, rc::Rc};
 
@@ -36,7 +36,8 @@ pub(crate) struct Wish<'a> {
 }
 
 /// Memory counted for each subscription in bytes, in addition to its pattern's nodes: the subscription, its
-/// entries in the tables of its connection and its node, and their spare room when they grow.
+/// entries in the tables of its connection and its node, and the spare capacity of these tables when they
+/// grow.
 const SUBSCRIPTION_BYTES: usize = 96;
 /// Additional memory counted for each member of a queue group in bytes, on each core, without the group's
 /// name.
@@ -59,12 +60,12 @@ pub(crate) struct Subjects {
     roots: Vec<NodeId>,
     /// Cache of matches. It is used directly and not through methods of this type, because a
     /// [`crate::routing::matching::Match`] is large, and each further call that returns it copies it (6 ns
-    /// for a message).
+    /// per message).
     pub(crate) matches: Matches,
     subscriptions: Slab<Subscription>,
     /// For each queue group member: index of its group in the list of its node.
     group_of_member: HashMap<SubId, u32>,
-    /// Maximum of messages for each subscription that has one ([`Subscription::ends`]).
+    /// Maximum number of messages for each subscription that has one ([`Subscription::ends`]).
     ends_after: HashMap<SubId, Ending>,
     /// Numbers of removed subscriptions that a suspended delivery may still refer to.
     retired: RetiredNumbers,
@@ -177,7 +178,7 @@ impl Subjects {
         find_sid(self.trie.seed(), (&connection.sids, &self.subscriptions), sid)
     }
 
-    /// Adds a subscription under a sid that the client does not use yet. The caller adds it to imported
+    /// Adds a subscription under a sid that the client is not using yet. The caller adds it to imported
     /// streams afterwards.
     pub(crate) fn subscribe(
         &mut self,
@@ -271,8 +272,8 @@ impl Subjects {
         self.depart(sub, connection.account, links);
     }
 
-    /// Removes the maximum of a subscription that ends. If the subscription is in the list of finished ones,
-    /// the last entry of that list takes its index.
+    /// Removes the message maximum of a subscription that ends. If the subscription is in the list of
+    /// finished ones, the last entry of that list takes its index.
     fn forget_ending(&mut self, sub: SubId) {
         let ending = self.ends_after.remove(&sub);
         let Some(place) = ending.and_then(|ending| ending.finished_at) else { return };
@@ -362,7 +363,7 @@ impl Subjects {
         self.subscriptions.len() + self.trie.entries()
     }
 
-    /// Frees spare room in the tables, and drops the cached matches.
+    /// Frees spare capacity in the tables, and drops the cached matches.
     pub(crate) fn shrink(&mut self) {
         self.subscriptions.shrink();
         self.trie.shrink();

@@ -15,7 +15,7 @@ use std::process::{Command, Stdio};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// Command line of the children.
+/// Command line that starts a child process.
 #[derive(Debug, Clone)]
 pub struct ChildCommand {
     /// Arguments after the program's own path that make it call [`do_task_and_exit`].

@@ -30,7 +30,7 @@ pub const EXPERIMENT: Experiment = Experiment {
 const REQUEST: &[u8] = b"GET /news?id=7 HTTP/1.1\r\nHost: www.example.org\r\nUser-Agent: lab\r\n\
                          Accept: text/html\r\nAccept-Encoding: gzip, br\r\nCookie: a=b\r\n\r\n";
 
-/// A stretch of code, its expected allocations if they are known, and its counted allocations.
+/// A piece of code, its expected allocations if they are known, and its counted allocations.
 #[derive(Debug, Clone, Serialize)]
 struct Stretch {
     what: String,

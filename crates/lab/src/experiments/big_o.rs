@@ -168,8 +168,8 @@ enum CrossoverLength {
     Always,
 }
 
-/// Finds the length from which `way` stays slower than `against` with certainty: the interval of the ratio is
-/// above one at `high`, and not at `low`.
+/// Finds the length from which `way` is certainly slower than `against`: the interval of the ratio is above
+/// one at `high`, and not at `low`.
 fn crossing(lengths: &[Length], way: usize, against: usize) -> CrossoverLength {
     let ratio = |length: &Length| {
         let series = |way: usize| length.ns[way].iter().copied().map(Some).collect::<Vec<_>>();
@@ -198,8 +198,8 @@ fn said(crossing: CrossoverLength) -> String {
     }
 }
 
-/// Factor of nanoseconds per item from one length to the next above which the library has switched its
-/// algorithm.
+/// Minimum ratio of the nanoseconds per item at one length to those at the previous length; a larger ratio
+/// means that the library has switched to another algorithm.
 const SWITCH: f64 = 1.25;
 
 /// Returns the pairs of lengths between which the cost per item jumps, if the lengths are close enough to

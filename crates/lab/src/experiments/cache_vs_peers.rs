@@ -1,10 +1,10 @@
-//! `cache-vs-peers`: CPU per hit of our accelerator and of five others, measured alternately (C1).
+//! `cache-vs-peers`: CPU time per hit of our accelerator and of five others, measured alternately (C1).
 //!
 //! ```text
 //!   first core: the server being measured (all run, one is busy)     last core: wrk, 64 connections, one page of 1 KiB
 //! ```
-//! The servers, their settings and the load are those of `make bench PART=cache`, which has more scenarios and a
-//! record.
+//! The servers, their settings and the load are those of `make bench PART=cache`, which has more scenarios
+//! and a record.
 
 use std::path::PathBuf;
 
@@ -59,7 +59,7 @@ const WANTED: [Contender; 6] = [
     Contender::TrafficServer,
 ];
 
-/// Setup that stays in place while the servers change.
+/// The part of the setup that does not change from server to server.
 #[derive(Debug)]
 pub(super) struct Bench {
     directory: tempfile::TempDir,
@@ -112,7 +112,7 @@ impl Bench {
         Ok(server)
     }
 
-    /// Measures one round. If the server dies or the load fails, the sample is empty and has the reason.
+    /// Measures one round. If the server dies or the load fails, the sample is empty and states the reason.
     pub(super) fn sample(&self, server: &ServerProcess, seconds: u64) -> Sample {
         let asked =
             LoadSpec { page: Page::Shared, body_bytes: KIB, connections: CONNECTIONS, urls: Urls::One };

@@ -1,6 +1,6 @@
 //! Explanations of each claim for students: its subject, and why a current machine may give another result.
 //!
-//! The report's generator ([`crate::report::markdown`]) puts these paragraphs beside the verdicts of a run.
+//! The report's generator ([`crate::report::markdown`]) puts these paragraphs next to the verdicts of a run.
 //! The paragraphs contain no measured figures; those come from the run.
 
 /// Paragraphs of a claim.

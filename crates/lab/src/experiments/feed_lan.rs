@@ -3,8 +3,8 @@
 //!
 //! The arithmetic comes first: 125 million bytes per second at 200 bytes per message are 625,000 messages,
 //! and 312,500 each way if incoming and outgoing messages share the link. Then the run: the server in one
-//! network namespace, the load in another, and the shaper of [`crate::lan`] between them. The same runs
-//! without the shaper alternate with it, which shows whether the link was the bottleneck.
+//! network namespace, the load in another, and the shaper of [`crate::lan`] between them. Runs with and
+//! without the shaper alternate, which shows whether the link was the bottleneck.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -38,13 +38,13 @@ pub const EXPERIMENT: Experiment = Experiment {
 
 /// Rate of the link.
 const MEGABITS: u32 = 1_000;
-/// Bytes that the article counts for a message of 100 bytes with all its headers.
+/// Bytes on the wire that the published estimate assumes for a message of 100 bytes, with all its headers.
 const ARTICLE_BYTES: f64 = 200.0;
-/// Messages per second by the article's arithmetic.
+/// Messages per second according to the published estimate.
 const ARTICLE_PER_S: f64 = 312_500.0;
 /// Share of the link's capacity from which the link is the bottleneck.
 const FULL: f64 = 0.85;
-/// Largest relative difference at which a rate counts as the article's.
+/// Largest relative difference at which a rate counts as equal to the published one.
 const SAME: f64 = 0.2;
 
 /// Figures of one server.
@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     fn a_planted_wall_is_found_and_a_planted_null_is_not() {
-        // 125 MB/s are 625,000 messages of 200 bytes, or of 400 bytes the article's 312,500.
+        // 125 MB/s are 625,000 messages of 200 bytes, or with 400 bytes the published 312,500.
         assert_eq!(judged(&found(300e3, 900e3, 400.0)).0, Verdict::Holds);
         assert_eq!(judged(&found(600e3, 900e3, 200.0)).0, Verdict::HoldsWithAnotherFigure);
         assert_eq!(judged(&found(300e3, 310e3, 200.0)).0, Verdict::DoesNotHoldHere);

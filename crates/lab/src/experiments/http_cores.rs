@@ -2,8 +2,8 @@
 //! core (C22).
 //!
 //! This is the counter-example to `feed-cores`: independent requests can be answered at the same time, so a
-//! server that computes gains from each core. The load is never pinned; if server and load share all cores,
-//! their sum is bounded, and the table shows it.
+//! CPU-bound server gains from each additional core. The load is never pinned; if server and load share all
+//! cores, the sum of their CPU time is bounded, and the table shows it.
 
 use std::{cell::RefCell, path::PathBuf};
 
@@ -53,7 +53,7 @@ fn run(options: &Options) -> Result<Report, Refusal> {
     let ours = Contender::Ours.program().map_err(Refusal::Missing)?;
     let mut here = vec![(Contender::Ours, ours)];
     let mut remarks = Vec::new();
-    // Varnish has a thread per busy connection, like the article's Tomcat.
+    // Varnish has a thread per busy connection, as Tomcat does in the published test.
     match Contender::Varnish.program() {
         Ok(program) => here.push((Contender::Varnish, program)),
         Err(why) => remarks.push(why),
@@ -75,8 +75,8 @@ fn measured(
     let bench = Bench::prepared()?;
     let load = all_cores()?;
     let cores = allowed().map_err(PeerError::from)?;
-    // The free placement is left out: these servers use all the cores that they may, so it equals the
-    // placement on all cores.
+    // The free placement is left out: these servers use all the cores that they are allowed to use, so it
+    // equals the placement on all cores.
     let placements: Vec<Placement> = placements()
         .map_err(PeerError::from)?
         .into_iter()

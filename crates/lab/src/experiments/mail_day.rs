@@ -43,7 +43,7 @@ pub const EXPERIMENT: Experiment = Experiment {
 };
 
 const DAY_S: f64 = 86_400.0;
-/// Final figure of the server that the article rewrote, in mails per day.
+/// Published rate of the server after it was rewritten, in mails per day.
 const ARTICLE_DAY: f64 = 25e6;
 /// Published factor: 25 M against 0.8 M.
 const PUBLISHED: f64 = 31.25;
@@ -60,7 +60,7 @@ const DOMAIN: &str = "bench.test";
 struct Round {
     mails: u64,
     accepted_s: f64,
-    /// Time until the last mail was found stored; `None` for servers that do not show it.
+    /// Time until the last mail was found stored; `None` for servers that do not expose it.
     stored_s: Option<f64>,
 }
 
@@ -100,7 +100,7 @@ impl ServerFigures {
 struct Sizes {
     rounds: usize,
     mails: u64,
-    /// Number of mails for servers that take a thousand per second or fewer.
+    /// Number of mails for servers that accept a thousand per second or fewer.
     mails_slow: u64,
 }
 
@@ -214,8 +214,8 @@ fn once(running: &ServerProcess, cores: &Cores, mails: u64) -> Result<Round, Pee
     Ok(Round { mails, accepted_s, stored_s: Some(stored_s) })
 }
 
-/// Returns the number of sampled inboxes that show as many mails as were sent, with the newest whole, and the
-/// sample's size.
+/// Returns the number of sampled inboxes that show as many mails as were sent, with the newest one complete,
+/// and the sample's size.
 fn readable(running: &ServerProcess, mails: u64, each: usize) -> Result<(u64, u64), Refusal> {
     let step = (mails / READ).max(1);
     let (mut good, mut looked) = (0, 0);

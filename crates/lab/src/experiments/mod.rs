@@ -1,4 +1,4 @@
-//! Experiments, each of which has a claim, a measurement, a figure and a verdict.
+//! The experiments. Each has a claim, a measurement, a figure and a verdict.
 
 pub mod again;
 pub mod allocations;

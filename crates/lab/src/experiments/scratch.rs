@@ -51,10 +51,10 @@ impl Scratch {
         self.directory.path()
     }
 
-    /// Creates a file of `words` words, of which word `i` is `value(i)`, and syncs it to the disk.
+    /// Creates a file of `words` words, where word `i` is `value(i)`, and syncs it to the disk.
     ///
     /// # Errors
-    /// Returns the system's error, above all if the disk is full.
+    /// Returns the system's error, for instance if the disk is full.
     pub fn words(&self, name: &str, words: usize, mut value: impl FnMut(usize) -> u64) -> io::Result<File> {
         let file = create(&self.path().join(name))?;
         let mut out = io::BufWriter::with_capacity(1 << 20, &file);

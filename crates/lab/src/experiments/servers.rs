@@ -80,7 +80,7 @@ pub fn cores_busy(sample: &Sample) -> f64 {
     (sample.cpu_user_s + sample.cpu_system_s) / sample.wall_s
 }
 
-/// Ratio below which there is no gain, if several times as much was published.
+/// Ratio below which there is no gain, where the published gain was severalfold.
 const NO_GAIN: f64 = 1.1;
 
 /// Judges a ratio against a published factor: it *holds* if the interval is at or above `published`, *does

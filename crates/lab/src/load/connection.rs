@@ -16,9 +16,9 @@ use super::{
     target::Target,
 };
 
-/// Timeout of connecting, after which the server counts as absent.
+/// Timeout for connecting, after which the server counts as unreachable.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Maximum bytes of one read.
+/// Maximum number of bytes that one call reads.
 pub(super) const READ_BYTES: usize = 64 << 10;
 
 pub(super) struct Connection {

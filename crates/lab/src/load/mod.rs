@@ -4,10 +4,11 @@
 //!  schedule ──due──▶ idle connection? ──yes──▶ send ──▶ answer ──▶ Latencies(due, sent, answered)
 //!                        └── no: the request waits, and its wait counts as the server's
 //! ```
-//! *One thread* has all connections on one epoll. It polls busily while a request is due within [`SLEEP_NS`],
-//! because a kernel timer is less precise. *Own delays are reported:* if a request was due and a connection
-//! was free, every further delay before sending is the generator's own. This lateness has a histogram of its
-//! own, which is shown beside the server's figures and judged in [`Outcome::is_disturbed`].
+//! *One thread* handles all connections with one epoll instance. It polls busily while a request is due
+//! within [`SLEEP_NS`], because a kernel timer is less precise. *Own delays are reported:* if a request was
+//! due and a connection was free, every further delay before sending is the generator's own. This lateness
+//! has a histogram of its own, which is shown beside the server's figures and judged in
+//! [`Outcome::is_disturbed`].
 //!
 //! Requests that are still waiting at the end count with their wait so far, so that an overloaded server's
 //! percentiles are lower bounds; the outcome reports this.
@@ -102,8 +103,8 @@ impl Connections {
 pub struct Outcome {
     /// Planned requests per second.
     pub offered: f64,
-    /// Answers per second, from the end of the warm-up until the last answer; late answers to requests of the
-    /// warm-up count.
+    /// Answers per second, from the end of the warm-up until the last answer; late answers to warm-up
+    /// requests count, too.
     pub achieved: f64,
     /// Counts of the run's connections.
     pub connections: Connections,
@@ -118,7 +119,7 @@ pub struct Outcome {
     pub first_refusal: Option<String>,
     /// Requests that were lost with their connection.
     pub lost: u64,
-    /// Reason of the first loss.
+    /// Reason for the first loss.
     pub first_loss: Option<String>,
     /// Number of connections that were reopened.
     pub reconnects: u64,
@@ -126,7 +127,7 @@ pub struct Outcome {
     pub unanswered: u64,
     /// Latencies; unanswered requests are included with their wait so far.
     pub latencies: Latencies,
-    /// Delay of the generator behind the earliest possible time to send, in nanoseconds.
+    /// Delay of each request beyond the earliest time at which it could have been sent, in nanoseconds.
     pub lateness: Latencies,
     /// CPU time of the generator's thread over its wall-clock time.
     pub busy: f64,

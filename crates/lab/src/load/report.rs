@@ -1,4 +1,4 @@
-//! Report of `nighttrain lab load`, for a run or for a search of the knee.
+//! Report of `nighttrain lab load`, for a run or for a search for the knee.
 
 use super::{Outcome, Plan, sweep::Knee};
 use crate::{

@@ -23,12 +23,12 @@ use super::{
 };
 use crate::latency::Latencies;
 
-/// Timeout of the greetings and TLS handshakes of all connections, and of the answers to a single request on
-/// each.
+/// Timeout for the greetings and TLS handshakes of all connections, and for the answers to a single request
+/// on each.
 const READY_TIMEOUT: Duration = Duration::from_secs(30);
 /// Number of connections of [`rest`] that are opened at once.
 const RESTING_AT_ONCE: usize = 200;
-/// Number of broken connections in a row that are reopened before the server counts as gone.
+/// Number of broken connections in a row that are reopened before the server is considered gone.
 const REOPEN_MAX: u64 = 100;
 /// Number of events taken from epoll at once.
 const EVENTS: usize = 256;
@@ -49,7 +49,7 @@ pub enum LoadError {
     Connect {
         /// Address of the server.
         address: std::net::SocketAddr,
-        /// Error of the system.
+        /// Error that the system returned.
         error: io::Error,
     },
     /// The server's greeting is wrong or missing.
@@ -90,7 +90,7 @@ pub fn run(target: &Target, plan: &Plan) -> Result<Outcome, LoadError> {
 /// kept, so that many connections are cheap; dropping the sockets closes them.
 ///
 /// # Errors
-/// Returns the errors of [`run`], and [`LoadError::NotReady`] if a request got no answer, or a refusal.
+/// Returns the errors of [`run`], and [`LoadError::NotReady`] if a request got no answer or was refused.
 pub fn rest(target: &Target, connections: usize) -> Result<Vec<TcpStream>, LoadError> {
     let mut resting = Vec::with_capacity(connections);
     while resting.len() < connections {
@@ -242,7 +242,7 @@ impl<'t> Generator<'t> {
     fn go(mut self, plan: &Plan) -> Result<Outcome, LoadError> {
         let cpu = thread_cpu_ns();
         let preempted = preempted();
-        // The start is a moment later, so that the preparation does not delay the first request.
+        // The run starts a moment later, so that the preparation does not delay the first request.
         let start = self.now() + 1_000_000;
         let recorded_from = start + plan.warm_up.as_nanos() as u64;
         let end = recorded_from + plan.duration.as_nanos() as u64;
@@ -270,7 +270,7 @@ impl<'t> Generator<'t> {
         Ok(self.outcome(plan, &mut schedule, recorded_from, end, (cpu, preempted)))
     }
 
-    /// Sends the due requests as far as connections are free. Requests on the same connection are sent in one
+    /// Sends due requests on the connections that are free. Requests on the same connection are sent in one
     /// write: this is how the generator catches up when it is behind.
     fn send_what_is_due(
         &mut self,
@@ -285,7 +285,7 @@ impl<'t> Generator<'t> {
             if due_ns > now || due_ns >= end {
                 break;
             }
-            // A connection takes requests for as long as it can; meanwhile it stays at the front of `free`.
+            // A connection at the front of `free` stays there and gets requests until it can take no more.
             let Some(&at) = self.free.front() else { break };
             if let Some((other, requests)) = together
                 && other != at

@@ -12,7 +12,7 @@ pub enum Arrivals {
     Poisson,
 }
 
-/// Due times of a run, in nanoseconds of one clock.
+/// Due times of a run, in nanoseconds on a single clock.
 #[derive(Debug, Clone)]
 pub struct Schedule {
     arrivals: Arrivals,

@@ -3,9 +3,9 @@
 //! ```text
 //!  rate ×2 ×2 ×2 ─▶ bound broken ─▶ halve the bracket (on a log scale) ─▶ narrow enough ─▶ confirm, several times
 //! ```
-//! One run at a rate *holds* or *breaks*. Noise breaks a run that would hold far more often than the reverse,
-//! so a rate that broke is tried again, and two of three decide. The remaining uncertainty is the bracket
-//! between the highest rate that held and the lowest that broke.
+//! One run at a rate *holds* or *breaks*. Noise often breaks a run that would otherwise hold; it rarely does
+//! the reverse. A rate that broke is therefore tried again, and two of three runs decide. The remaining
+//! uncertainty is the bracket between the highest rate that held and the lowest that broke.
 
 use serde::Serialize;
 
@@ -50,13 +50,13 @@ pub struct RateTrial {
 pub struct Knee {
     /// Highest rate that held; `None` if none did.
     pub held: Option<f64>,
-    /// Lowest rate above `held` that broke; `None` if all held up to the highest rate to try.
+    /// Lowest rate above `held` that broke; `None` if all rates held, up to the highest one tried.
     pub broke: Option<f64>,
     /// Runs in the order of their rates.
     pub tries: Vec<RateTrial>,
 }
 
-/// Searches the knee of `target`; `plan` has everything but the rate. `tried` receives each run.
+/// Searches for the knee of `target`; `plan` contains everything except the rate. `tried` receives each run.
 ///
 /// # Errors
 /// Returns the errors of [`run`].
@@ -87,8 +87,8 @@ pub fn holds(outcome: &Outcome, bound: LatencyBound) -> bool {
         && outcome.latencies.quantile(LatencyOrigin::Due, bound.quantile) <= bound.at_most_ns
 }
 
-/// Returns the bracket around the highest rate for which `holds` returns true at the first try, or twice in
-/// three.
+/// Returns the bracket around the highest rate for which `holds` returns true on the first try, or in two of
+/// three tries.
 fn bisect<E>(
     search: &Search,
     mut holds: impl FnMut(f64) -> Result<bool, E>,

@@ -19,7 +19,7 @@ const STREAMS: usize = 10;
 #[derive(Debug, Clone)]
 pub struct Target {
     scheme: Scheme,
-    /// Authority of the URL as written, `host:port`, without user and path.
+    /// Authority of the URL as written, `host:port`, without user information and path.
     authority: String,
     host: String,
     path: String,
@@ -28,7 +28,7 @@ pub struct Target {
     verified: bool,
     /// Maximum number of requests under way on a connection, if the protocol allows more.
     depth_max: usize,
-    /// Crypto provider of TLS; `None` is the default one.
+    /// Crypto provider for TLS; `None` selects the default one.
     provider: Option<Arc<CryptoProvider>>,
 }
 
@@ -76,7 +76,7 @@ pub enum TargetError {
         /// Message of the resolver.
         reason: String,
     },
-    /// Streams were requested for another protocol than HTTP/2, or zero streams.
+    /// Streams were requested for a protocol other than HTTP/2, or zero streams were requested.
     #[error("{0} streams: h2:// and h2c:// have them, one at least; other URLs have connections alone")]
     Streams(usize),
     /// The host name is not valid in a certificate.

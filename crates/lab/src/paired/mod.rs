@@ -36,8 +36,8 @@ use tree::{Cores, Tree};
 pub struct Work {
     /// Number of completed units: hits, messages or mails.
     pub units: u64,
-    /// Seconds that the load ran, if the load generator reports them. Its own start-up time is excluded,
-    /// which a clock around it would include.
+    /// Seconds that the load ran, if the load generator reports them. Its start-up time is excluded; a clock
+    /// started and stopped by the caller would include it.
     pub wall_s: Option<f64>,
     /// Latency of the units, if the load measures it.
     pub latency: Option<Latency>,
@@ -135,7 +135,7 @@ impl Sample {
 /// server's cores.
 ///
 /// # Errors
-/// Any error of `work`, or an error of reading `/proc` (for instance because the server died).
+/// Returns any error of `work`, or an error from reading `/proc` (for instance because the server died).
 pub fn measure<E: From<tree::TreeError>>(
     tree: &Tree,
     cores: &Cores,
@@ -195,7 +195,7 @@ impl Series {
 /// Measures every contender once per round, for `rounds` rounds, in the given order (A B C A B C …).
 ///
 /// # Errors
-/// The first error of `measure` ends the run.
+/// Returns the first error of `measure`, which ends the run.
 pub fn interleave<C, E>(
     contenders: &[(String, C)],
     rounds: usize,

@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 /// Directories where Debian installs servers, which are not on every user's `PATH`.
 const SERVER_DIRECTORIES: [&str; 3] = ["/usr/sbin", "/usr/local/sbin", "/sbin"];
 
-/// Environment variable with the directory of the shared reference floors (minimal servers in C), which the
-/// costs of our own floors must not exceed.
+/// Environment variable with the directory of the shared reference floors: minimal servers in C whose costs
+/// are a lower bound. Our own floors must not cost more than these.
 pub const REFERENCE_FLOORS: &str = "NIGHTTRAIN_REFERENCE_FLOORS";
 
-/// Returns the environment variable that names another build of a peer's program: `BENCH_VARNISHD`,
-/// `BENCH_NATS_SERVER`.
+/// Returns the name of the environment variable that selects another build of a peer's program:
+/// `BENCH_VARNISHD`, `BENCH_NATS_SERVER`.
 pub fn variable(name: &str) -> String {
     let upper = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
     format!("BENCH_{}", name.chars().map(upper).collect::<String>())
@@ -42,7 +42,7 @@ pub fn program(name: &str) -> String {
     find(name).map_or_else(|| name.to_owned(), |path| path.to_string_lossy().into_owned())
 }
 
-/// Returns the path of a file beside this executable, which comes from the same build.
+/// Returns the path of a file in the directory of this executable, which comes from the same build.
 pub fn sibling(name: &str) -> Option<PathBuf> {
     Some(env::current_exe().ok()?.parent()?.join(name))
 }
@@ -69,10 +69,10 @@ pub fn other() -> Result<PathBuf, String> {
         .ok_or_else(|| "no other build is compared: NIGHTTRAIN_OTHER names its program".to_owned())
 }
 
-/// Returns the source of a shared reference floor.
+/// Returns the source file of a shared reference floor (see [`REFERENCE_FLOORS`]).
 ///
 /// # Errors
-/// A message if the environment names no directory of floors, or the file does not exist.
+/// Returns a message if the environment names no directory of floors, or the file does not exist.
 pub fn reference_floor(file: &str) -> Result<PathBuf, String> {
     let floors = env::var_os(REFERENCE_FLOORS)
         .ok_or_else(|| format!("ours is not compared with a shared floor: {REFERENCE_FLOORS} is not set"))?;

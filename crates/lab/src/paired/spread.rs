@@ -70,7 +70,7 @@ pub struct Ratio {
 }
 
 impl Ratio {
-    /// Pairs the two series round by round; `None` when no round has a figure of both.
+    /// Pairs the two series round by round; `None` when no round has a figure for both.
     pub fn paired(contender: &[Option<f64>], reference: &[Option<f64>]) -> Option<Self> {
         let ratios: Vec<f64> = contender
             .iter()
@@ -106,7 +106,7 @@ fn bootstrap(values: &[f64]) -> Option<(f64, f64)> {
 pub struct Draws(u64);
 
 impl Draws {
-    /// Creates the generator for a seed; each seed gives another sequence.
+    /// Creates the generator for a seed; each seed gives a different sequence.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -233,8 +233,7 @@ mod tests {
     #[test]
     fn the_interval_covers_the_truth_about_as_often_as_it_says() {
         // Ratios are drawn from a known distribution with median 1. The interval of seven rounds must contain
-        // 1 in clearly more than 80% of the runs, but not in all of them, as an interval that is too wide
-        // would.
+        // 1 in clearly more than 80% of the runs. An interval that contains 1 in all of them is too wide.
         let mut draws = Draws::new(7);
         let mut covered = 0;
         for _ in 0..300 {

@@ -68,7 +68,7 @@ pub fn pinned(cores: &Cores, command: &str) -> Command {
     pinned
 }
 
-/// Error of starting a process tree or reading its usage.
+/// Error when a process tree cannot be started, or its usage cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum TreeError {
     /// A system call failed.

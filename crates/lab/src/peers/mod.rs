@@ -1,4 +1,5 @@
-//! The compared servers: how each is started, plainly and fairly, and what loads it.
+//! The servers under comparison: how each is started, with a simple and fair configuration, and what loads
+//! it.
 //!
 //! The experiments with whole servers and the benches (`bench/`) share this module, so that a figure of an
 //! experiment and a verdict of a bench come from the same settings and the same load. A missing server is

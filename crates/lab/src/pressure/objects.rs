@@ -1,16 +1,16 @@
-//! The objects: numbered, of mixed size, and with bytes that follow from the number.
+//! The objects: each has a number that determines its size and its bytes.
 
-/// Fewest bytes of an object.
+/// Minimum size of an object in bytes.
 pub const BYTES_MIN: u32 = 512;
-/// Most bytes of an object in the log-uniform part.
+/// Upper bound for the size in bytes of an object that is not large.
 pub const BYTES_MAX: u32 = 16 << 10;
-/// One object in so many is large, [`LARGE_BYTES`].
+/// One in this many objects is large: it has [`LARGE_BYTES`].
 const LARGE_EVERY: u64 = 256;
-/// Bytes of a large object.
+/// Size of a large object in bytes.
 pub const LARGE_BYTES: u32 = 64 << 10;
 
-/// Bytes of object `id`: log-uniform from 512 B to 16 KiB (half of all are below 2.9 KiB), and one in 256 of 64 KiB.
-/// The mean is 4.7 KiB.
+/// Returns the size of object `id` in bytes. Sizes are log-uniform from 512 B to 16 KiB (half of them below
+/// 2.9 KiB), except that one object in 256 has 64 KiB. The mean is 4.7 KiB.
 #[must_use]
 pub fn bytes(id: u64) -> u32 {
     let bits = mixed(id);
@@ -19,17 +19,17 @@ pub fn bytes(id: u64) -> u32 {
     }
     let unit = (bits >> 11) as f64 / (1_u64 << 53) as f64;
     let span = f64::from(BYTES_MAX) / f64::from(BYTES_MIN);
-    // Within the bounds by construction: fits.
+    // The value is at most `BYTES_MAX`, so the cast does not truncate.
     (f64::from(BYTES_MIN) * span.powf(unit)) as u32
 }
 
-/// Word `number` of the body of object `id`.
+/// Returns word `number` of the body of object `id`.
 #[must_use]
 pub const fn word(id: u64, number: u64) -> u64 {
     mixed(id ^ 0x5bd1_e995_0000_0000).wrapping_add(number.wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
-/// Writes the body of object `id` to `into`, which is as long as the part wanted from the start on.
+/// Fills `into` with the beginning of the body of object `id`.
 pub fn fill(id: u64, into: &mut [u8]) {
     let mut number = 0;
     let (chunks, rest) = into.as_chunks_mut::<8>();
@@ -52,7 +52,7 @@ pub fn is_body(id: u64, body: &[u8]) -> bool {
         && *rest == last[..rest.len()]
 }
 
-/// A bijection of the 64-bit integers that leaves no pattern (the finaliser of splitmix64).
+/// Mixes the bits of a 64-bit integer: a bijection, the finaliser of SplitMix64.
 const fn mixed(n: u64) -> u64 {
     let n = n.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

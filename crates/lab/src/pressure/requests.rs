@@ -1,30 +1,32 @@
-//! The sequence of requests: a Zipf law over the objects, and scans that ask for each object of their own once.
+//! The sequence of requests: objects with Zipf popularity, and a scan over other objects, which requests one
+//! after the other.
 
 use crate::paired::spread::Draws;
 
-/// Zipf's exponent, as in the web traces of the literature (0.6 to 1.0).
+/// Exponent of the Zipf distribution; the literature reports 0.6 to 1.0 for web traces.
 pub const EXPONENT: f64 = 0.99;
-/// Of a hundred requests, so many belong to a scan.
+/// Percentage of the requests that belong to the scan.
 pub const SCAN_PERCENT: usize = 10;
 
-/// A sequence of object numbers without end.
+/// An endless sequence of object numbers.
 #[derive(Debug, Clone)]
 pub struct Requests {
     zipf: Zipf,
     draws: Draws,
     objects: u64,
-    /// A number without a common divisor with `objects`: spreads the ranks over the numbers.
+    /// Factor that is coprime to `objects`; it spreads the ranks over the object numbers.
     spread: u64,
-    /// The scan is over numbers from `objects` on, as many again.
+    /// Number of scan requests so far. The scan has as many objects as there are popular ones; their numbers
+    /// begin at `objects`.
     scanned: u64,
 }
 
 impl Requests {
-    /// Over `objects` objects that are asked for by popularity, numbered from 0, and as many behind them that a scan
-    /// asks for, one after the other.
+    /// Creates the sequence. Objects 0 to `objects` − 1 are requested by popularity; a scan requests the next
+    /// `objects` numbers one after the other.
     ///
     /// # Panics
-    /// If there are none.
+    /// Panics if `objects` is zero.
     #[must_use]
     pub fn new(objects: u64, seed: u64) -> Self {
         assert!(objects > 0, "requests for nothing");
@@ -51,18 +53,19 @@ impl Iterator for Requests {
     }
 }
 
-/// A number without a common divisor with `objects`.
+/// Returns a number that is coprime to `objects`.
 pub fn spread(objects: u64) -> u64 {
-    // Some prime beyond: at most one of them divides.
+    // These numbers are large, so that neighbouring ranks are spread widely; the first one that is coprime is
+    // used.
     [2_654_435_761, 2_654_435_769, 4_294_967_291]
         .into_iter()
         .find(|prime| greatest_common_divisor(*prime, objects) == 1)
         .unwrap_or(1)
 }
 
-/// The object of a rank: neighbours in rank are no neighbours in number.
+/// Returns the object with this popularity rank; neighbouring ranks have distant object numbers.
 pub fn spread_over(rank: u64, spread: u64, objects: u64) -> u64 {
-    // Below `objects`: fits.
+    // The remainder is below `objects`, so it fits into 64 bits.
     (u128::from(rank) * u128::from(spread) % u128::from(objects)) as u64
 }
 
@@ -70,9 +73,10 @@ fn greatest_common_divisor(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }
 
-/// Ranks 1 to n in proportion to `rank^-exponent`, in constant memory: rejection-inversion (Hörmann and Derflinger,
-/// "Rejection-inversion to generate variates from monotone discrete distributions", 1996). A table of the cumulated
-/// law would be as large as the metadata that is being measured.
+/// Sampler of ranks 1 to n with probability proportional to `rank^-exponent`, in constant memory:
+/// rejection-inversion (Hörmann and Derflinger, "Rejection-inversion to generate variates from monotone
+/// discrete distributions", 1996). A table of the cumulative distribution would be as large as the metadata
+/// that is being measured.
 #[derive(Debug, Clone)]
 pub struct Zipf {
     ranks: u64,
@@ -83,7 +87,7 @@ pub struct Zipf {
 }
 
 impl Zipf {
-    /// The law over so many ranks.
+    /// Creates a sampler for this number of ranks.
     pub fn new(ranks: u64, exponent: f64) -> Self {
         let mut zipf = Self { ranks, exponent, integral_first: 0.0, integral_last: 0.0, shortcut: 0.0 };
         zipf.integral_first = zipf.integral(1.5) - 1.0;
@@ -96,7 +100,7 @@ impl Zipf {
         x.powf(-self.exponent)
     }
 
-    /// Of the law, from 1 to x.
+    /// Returns the integral of `x^-exponent` from 1 to `x`.
     fn integral(&self, x: f64) -> f64 {
         let log = x.ln();
         let power = (1.0 - self.exponent) * log;
@@ -108,7 +112,7 @@ impl Zipf {
         (y * if t.abs() > 1e-8 { t.ln_1p() / t } else { 1.0 - t / 2.0 }).exp()
     }
 
-    /// The next rank, from 1.
+    /// Returns the next random rank, counted from 1.
     pub fn draw(&self, draws: &mut Draws) -> u64 {
         loop {
             let u = self.integral_last + draws.unit() * (self.integral_first - self.integral_last);
@@ -154,7 +158,8 @@ mod tests {
         let scanned: Vec<u64> = seen.keys().copied().filter(|id| *id >= objects).collect();
         assert!((3_500..4_500).contains(&scanned.len()), "{}", scanned.len());
         assert!(scanned.iter().all(|id| *id < 2 * objects && seen[id] == 1));
-        // A bijection of ranks: as many different popular objects as different ranks, and no fewer.
+        // The mapping from ranks to objects is a bijection, so that different ranks request different
+        // objects.
         assert!(seen.len() - scanned.len() > 2_000);
         assert_eq!(
             Requests::new(objects, 7).take(100).collect::<Vec<_>>(),

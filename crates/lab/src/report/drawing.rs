@@ -15,7 +15,7 @@ pub struct Drawing {
     body: String,
 }
 
-/// Alignment of a text at its given point.
+/// Alignment of a text relative to its given point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Anchor {
     /// The point is the text's beginning.
@@ -50,7 +50,7 @@ impl Drawing {
         self.put(format_args!(r#"<path class="{class}" d="{d}"/>"#));
     }
 
-    /// Adds an area: through `upper` forwards and `lower` backwards.
+    /// Adds an area whose outline follows `upper` forwards and `lower` backwards.
     pub fn band(&mut self, class: &str, upper: &[(f64, f64)], lower: &[(f64, f64)]) {
         let mut d = String::new();
         for (i, (x, y)) in upper.iter().chain(lower.iter().rev()).enumerate() {

@@ -58,7 +58,7 @@ pub struct Figure {
     pub title: String,
     /// Drawing: an `<svg>` element that takes its colours from the classes of [`page`].
     pub svg: String,
-    /// Caption: how to read the drawing, and what it corresponds to in the article.
+    /// Caption: how to read the drawing, and what it corresponds to in the published article.
     pub caption: String,
     /// Script that makes the drawing interactive. Without scripts, and in print, the static drawing is shown.
     pub play: Option<InteractiveDrawing>,
@@ -73,7 +73,7 @@ pub struct InteractiveDrawing {
     pub facts: serde_json::Value,
 }
 
-/// Scripts that the page has.
+/// Scripts that a page can contain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PlayKind {

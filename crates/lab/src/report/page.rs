@@ -1,7 +1,8 @@
-//! A report as one self-contained HTML page: it has no other files and fetches nothing.
+//! A report as one self-contained HTML page: it needs no other files and fetches nothing.
 //!
-//! The page reads as an article: claim, source, figures, tables, verdicts, notes, the machine, how to repeat.
-//! Its dark or light theme follows the system until the reader chooses one; the choice is remembered.
+//! The page reads as an article: claim, source, figures, tables, verdicts, notes, the machine, and how to
+//! repeat the measurement. Its dark or light theme follows the system until the reader chooses one; the
+//! choice is remembered.
 
 use std::fmt::Write as _;
 

@@ -1,8 +1,7 @@
 //! Curves over two axes: the one kind of plot that the experiments share.
 //!
 //! Series differ by stroke as well as by colour, so that they can be told apart in black and white print. A
-//! plot may have a second scale on the right. The article's own figures are marked as reference lines and
-//! points.
+//! plot may have a second scale on the right. Published figures are marked as reference lines and points.
 
 use super::drawing::{Anchor, Drawing};
 use super::grouped;
@@ -71,14 +70,14 @@ pub enum Reference {
         at: f64,
         /// True if the value uses the right scale.
         right: bool,
-        /// Label beside the line.
+        /// Label next to the line.
         label: String,
     },
     /// A position on the x axis.
     Place {
         /// Value on the x axis.
         at: f64,
-        /// Label beside the line.
+        /// Label next to the line.
         label: String,
     },
     /// A point with both coordinates.
@@ -89,7 +88,7 @@ pub enum Reference {
         y: f64,
         /// True if the value uses the right scale.
         right: bool,
-        /// Label beside the point.
+        /// Label next to the point.
         label: String,
     },
 }
@@ -323,7 +322,7 @@ impl Plot {
         }
     }
 
-    /// Draws a label beside a point, on the side that has room.
+    /// Draws a label next to a point, on the side that has room.
     fn beside(&self, drawing: &mut Drawing, (x, y): (f64, f64), label: &str) {
         let leftwards = x > f64::midpoint(LEFT, self.x_end());
         let (x, anchor) = if leftwards { (x - 8.0, Anchor::End) } else { (x + 8.0, Anchor::Start) };

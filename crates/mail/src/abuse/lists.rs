@@ -37,7 +37,7 @@ impl Lists {
     /// Parses the text of the list file.
     ///
     /// # Errors
-    /// Returns a [`ListFault`] for the first line that has none of the known forms.
+    /// Returns a [`ListFault`] for the first malformed line.
     pub fn parse(text: &str) -> Result<Self, ListFault> {
         let mut lists = Self::default();
         for (number, line) in text.lines().enumerate() {

@@ -126,7 +126,7 @@ impl PeerLimits {
         Some(ConnectionSlot { peers: Arc::clone(self), place: Some(place) })
     }
 
-    /// Changes the memory charged for one mail of an address from `before` to `after` bytes. Returns the
+    /// Changes the memory charged for one mail from an address from `before` to `after` bytes. Returns the
     /// address's new total, rounded to KiB.
     pub(crate) fn update_receiving(&self, address: IpAddr, before: usize, after: usize) -> usize {
         let kib = |bytes: usize| u32::try_from(bytes >> 10).unwrap_or(u32::MAX);
@@ -135,7 +135,7 @@ impl PeerLimits {
         (held.wrapping_add(more) as usize) << 10
     }
 
-    /// Returns the counter of the bytes that the store holds of an address's incomplete mails.
+    /// Returns the counter of bytes in the store that belong to incomplete mails from an address.
     pub(crate) fn parts(&self, address: IpAddr) -> &AtomicU64 {
         &self.parts[self.hash_of(address) as usize % PARTS_PLACES]
     }
@@ -173,7 +173,7 @@ fn judge(pace: RateVerdict, reply: Reply, counter: Counter) -> Judgement {
 }
 
 impl Abuse {
-    /// Judges an address by the ban list alone, whatever protocol it uses.
+    /// Judges an address by the ban list alone, for every protocol.
     pub(crate) fn address(&self, address: IpAddr) -> Judgement {
         match self.lists.bans_address(address) {
             true => Judgement::Refuse(ADDRESS_BANNED, Counter::BannedAddresses),

@@ -1,7 +1,6 @@
-//! Rate limits per minute, with bursts of up to half a minute's worth.
+//! Rate limits per minute, with bursts of up to half a minute's worth of arrivals.
 //!
-//! Each slot is one word: the time up to which arrivals are paid for (the generic cell rate algorithm, ITU-T
-//! I.371).
+//! Each slot is one word: the theoretical arrival time of the generic cell rate algorithm (ITU-T I.371).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -20,7 +19,7 @@ pub struct Rates {
     pub subject_mails_per_minute: u32,
     /// Mails with nearly the same text.
     pub campaign_mails_per_minute: u32,
-    /// Delay of replies to a peer that is near a rate.
+    /// Delay of replies to a peer that is near a rate limit.
     pub tarpit: Duration,
 }
 
@@ -39,8 +38,8 @@ const BURST_MS: u64 = 30_000;
 /// One rate limit with a slot for each key's hash.
 #[derive(Debug)]
 pub(super) struct RateTable {
-    /// Theoretical arrival time of each slot (ITU-T I.371), in microseconds: arrivals up to then are paid
-    /// for.
+    /// Theoretical arrival time of each slot (ITU-T I.371), in microseconds. Each accepted arrival advances
+    /// it by `each_us`.
     paid_us: Box<[AtomicU64]>,
     each_us: u64,
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::web::serve::answer::Fault;
 
-/// Parses a duration. One longer than `most` is refused, as a shorter wait than requested would be a
-/// confusing failure.
+/// Parses a duration. A duration longer than `most` is an error: silently shortening a wait would make a test
+/// fail in a confusing way.
 pub(crate) fn parse(text: &str, most: Duration) -> Result<Duration, Fault> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit_ms: u64 = match &text[digits.len()..] {

@@ -19,9 +19,9 @@ pub(super) struct Entry<'a> {
     pub(super) from: Cow<'a, str>,
     /// The sender's address.
     pub(super) fromfull: Cow<'a, str>,
-    /// Sender address of MAIL FROM.
+    /// Sender address from MAIL FROM.
     pub(super) origfrom: Cow<'a, str>,
-    /// Local part of the inbox, in quotes if needed.
+    /// Local part of the inbox, quoted if needed.
     pub(super) to: Cow<'a, str>,
     pub(super) domain: Cow<'a, str>,
     /// Time of arrival in milliseconds since 1970.

@@ -1,9 +1,9 @@
 //! MailHog's API, v1 and v2, with its paths and fields, so that existing clients keep working.
 //!
-//! The API is at the root, except for `GET /api/v1/messages`, which is Mailpit's there and has a different
-//! response; all of it is also below `/mailhog`, for clients that take a base URL. It covers more than one
-//! inbox, so only the operator has access. Functions that do not exist here (releasing mail, failures on
-//! demand) return an error that says so.
+//! The API is at the root, except for `GET /api/v1/messages`: there Mailpit's API responds, in a different
+//! format. All of MailHog's API is also available below `/mailhog`, for clients that take a base URL. It
+//! covers more than one inbox, so only the operator has access. Functions that do not exist here (releasing
+//! mail, failures on demand) return an error that says so.
 
 use std::{
     collections::BTreeMap,
@@ -240,7 +240,7 @@ async fn part<M: Mailboxes>(
     Ok(download(&content_type, &format!("{}-part-{number}", named.id), content))
 }
 
-/// Streams each arrival as a mail.
+/// Streams an event for each mail that arrives, with the mail as JSON.
 async fn events<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     RequestScope(scope): RequestScope,
@@ -283,14 +283,14 @@ async fn event<M: Mailboxes>(
     told: LiveEvent,
 ) -> Option<String> {
     let LiveEvent::Arrived(summary) = told else { return None };
-    // No event is sent if the mail was deleted meanwhile or there is no memory for it.
+    // No event is sent if the mail has been deleted in the meantime, or if there is no memory for it.
     let mail = app.mail_in(client, &scope, summary.id).await.ok().flatten()?;
     let (json, _held) = lists::printed(&app, client, mail, b"", write).await.ok()?;
     String::from_utf8(json).ok()
 }
 
-/// Writes a mail in MailHog's fields. Without bodies, the texts of the mail and of its parts are empty, but
-/// their sizes are still given.
+/// Writes a mail with MailHog's field names. Without bodies, the texts of the mail and of its parts are
+/// empty, but their sizes are still given.
 fn write(mail: &Mail, until: &StepLimit, extent: Extent, out: &mut ChargedBuffer) -> serde_json::Result<()> {
     let prepared = ParsedMail::within(&mail.raw, until);
     let reading = prepared.read();

@@ -1,7 +1,7 @@
-//! Arrivals and deletions by WebSocket, in the format of the requested API.
+//! Arrivals and deletions over WebSocket, in the format of the requested API.
 //!
-//! *Bounds:* a client may send messages of [`MESSAGE_BYTES_MAX`], which are discarded; a client that does not
-//! take an event for [`SEND_MAX`] is disconnected.
+//! *Bounds:* messages from a client may have up to [`MESSAGE_BYTES_MAX`] bytes and are discarded; a client
+//! that does not take an event for [`SEND_MAX`] is disconnected.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,7 +21,7 @@ use crate::{
 
 /// Silence after which a ping is sent, so that proxies keep the connection.
 const PING_EVERY: Duration = Duration::from_secs(30);
-/// Largest message of a client; no messages are expected.
+/// Largest message from a client; no messages are expected.
 const MESSAGE_BYTES_MAX: usize = 4096;
 /// Time after which a client that does not take an event is disconnected.
 const SEND_MAX: Duration = Duration::from_secs(30);
@@ -54,7 +54,7 @@ where
         loop {
             let message = tokio::select! {
                 told = arrivals.next() => match told {
-                    // Events are formatted outside of `select!`: a message of the client would otherwise
+                    // Events are formatted outside of `select!`: a message from the client would otherwise
                     // cancel the formatting and lose the event.
                     Some(told) => match say(Arc::clone(&app), client, arrivals.scope().clone(), told).await {
                         Some(event) => Message::Text(event.into()),

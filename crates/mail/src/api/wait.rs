@@ -1,6 +1,7 @@
-//! Waits for a mail, the step of a test suite between "send me a code" and typing it in.
+//! Waits for a mail: the step in a test between "send me a code" and typing the code in.
 //!
-//! Events are subscribed before the stored mails are searched, so that no mail is missed between the two.
+//! The wait subscribes to events before it searches the stored mails, so that no mail is missed between the
+//! two.
 
 use std::{sync::Arc, time::Duration};
 

@@ -6,9 +6,9 @@
 //!                          ▲ questions          │ events (arrived, deleted)
 //!                 pages, APIs (their own thread) ◀┘
 //! ```
-//! Times are milliseconds since 1970, sizes bytes. There are two implementations: the real one over the
-//! engine's store, and a slow twin in plain memory ([`crate::mailbox::twin`]) that tests compare it with and
-//! on which pages are tested.
+//! Times are in milliseconds since 1970, sizes in bytes. There are two implementations: the real one on the
+//! engine's store, and a slow twin in plain memory ([`crate::mailbox::twin`]). Tests compare the real one
+//! with the twin, and tests of pages run on the twin.
 
 use std::{future::Future, net::IpAddr, sync::Arc};
 
@@ -41,7 +41,7 @@ pub struct MailId(pub u64);
 pub struct Summary {
     /// ID of the mail.
     pub id: MailId,
-    /// ID of the mail in its first inbox, which identifies it over all inboxes.
+    /// ID of the mail in its first inbox, which identifies it across all inboxes.
     pub letter: MailId,
     /// Number of inboxes that the mail was delivered to.
     pub inboxes: u16,
@@ -170,11 +170,11 @@ pub enum Event {
     },
     /// The last of several inboxes has dropped a mail.
     Over {
-        /// ID of the mail over all inboxes.
+        /// ID of the mail across all inboxes.
         letter: MailId,
     },
-    /// Events of any inbox were lost: listeners must read the lists again. A listener that lags learns the
-    /// same from its receiver.
+    /// Events were lost, possibly for any inbox: listeners must read the lists again. A listener that lags is
+    /// informed of lost events by its receiver instead.
     Missed,
 }
 
@@ -224,7 +224,7 @@ pub enum Unavailable {
     TooOften(&'static str),
 }
 
-/// Memory budget of a reader, asked before the bytes of a mail are read, possibly in several steps.
+/// Memory budget of a reader, checked before the bytes of a mail are read, possibly in several steps.
 pub trait ReadBudget: Send + 'static {
     /// Reserves more bytes; returns false if there is no room.
     fn reserve(&mut self, bytes: u64) -> bool;
@@ -237,7 +237,7 @@ impl ReadBudget for () {
     }
 }
 
-/// A page of the stored mails over all inboxes, each with its arrival time, and the position to continue
+/// A page of the stored mails across all inboxes, each with its arrival time, and the position to continue
 /// from.
 pub type StoredPage<At> = (Vec<(MailId, u64)>, Option<At>);
 
@@ -259,7 +259,7 @@ pub trait Mailboxes: Clone + Send + Sync + 'static {
         ids: &[MailId],
     ) -> impl Future<Output = Result<Vec<Arc<Summary>>, Unavailable>> + Send;
     /// Reads a mail of a scope and returns it with the budget that was used; `None` if the mail is gone,
-    /// never existed, or is outside the scope. Over all inboxes a mail is found by each of its IDs.
+    /// never existed, or is outside the scope. With [`Scope::All`], any of the mail's IDs finds it.
     ///
     /// # Errors
     /// [`Unavailable::NoRoom`] if the budget has no room.
@@ -283,7 +283,7 @@ pub trait Mailboxes: Clone + Send + Sync + 'static {
             Ok(mails)
         }
     }
-    /// Reads a mail of any size over all inboxes; `None` if the mail was deleted or never existed.
+    /// Reads a mail of any size, in whichever inbox it is; `None` if the mail was deleted or never existed.
     fn mail(&self, id: MailId) -> impl Future<Output = Result<Option<Mail>, Unavailable>> + Send {
         async move { Ok(self.mail_into(&Scope::All, id, ()).await?.map(|(mail, ())| mail)) }
     }
@@ -301,14 +301,14 @@ pub trait Mailboxes: Clone + Send + Sync + 'static {
             Ok(read.map(|(mail, room)| (whole(mail), room)))
         }
     }
-    /// Reads a piece of a mail; `None` if the mail was deleted meanwhile or the piece is damaged.
+    /// Reads a piece of a mail; `None` if the mail has been deleted or the piece is damaged.
     fn piece(&self, at: PieceLocation) -> impl Future<Output = Result<Option<Vec<u8>>, Unavailable>> + Send {
         let _ = at;
         async { Ok(None) }
     }
-    /// Lists the mails over all inboxes in arbitrary order: about `most` of them, each with its arrival time,
-    /// and the position to continue from, beginning with 0. Mails that arrive or are deleted meanwhile may or
-    /// may not be included.
+    /// Lists the mails across all inboxes in arbitrary order: about `most` of them, each with its arrival
+    /// time, and the position to continue from, beginning with 0. Mails that arrive or are deleted during the
+    /// walk may or may not be included.
     fn list_stored(
         &self,
         from: u64,
@@ -321,7 +321,7 @@ pub trait Mailboxes: Clone + Send + Sync + 'static {
             Ok((listed.iter().map(|summary| (summary.id, summary.arrived_ms)).collect(), next))
         }
     }
-    /// Returns which of these mails exist over all inboxes.
+    /// Returns which of these mails exist in any inbox.
     fn check_existence(&self, ids: &[MailId]) -> impl Future<Output = Result<Vec<bool>, Unavailable>> + Send {
         async move {
             let found = self.find(&Scope::All, ids).await?;
@@ -348,7 +348,7 @@ pub trait Mailboxes: Clone + Send + Sync + 'static {
     fn write_note(&self, notes: Vec<(MailId, Note)>) -> impl Future<Output = Result<(), Unavailable>> + Send;
     /// Takes the flags and tags that were recovered at the start; only the first call returns them.
     fn take_recovered_notes(&self) -> Vec<RecoveredNote>;
-    /// Accepts a mail that `peer` submitted by the API, with the same bans and rates as SMTP.
+    /// Accepts a mail that `peer` submitted through the API, with the same bans and rates as SMTP.
     fn deliver(
         &self,
         peer: IpAddr,
@@ -356,7 +356,8 @@ pub trait Mailboxes: Clone + Send + Sync + 'static {
         recipients: &[String],
         raw: &[u8],
     ) -> impl Future<Output = Result<Vec<MailId>, Unavailable>> + Send;
-    /// Subscribes to all events from now on. A listener that lags loses the oldest events and is told so.
+    /// Subscribes to all events from now on. A listener that lags loses the oldest events and is notified of
+    /// it.
     fn events(&self) -> tokio::sync::broadcast::Receiver<Event>;
     /// Returns the counts that pages show.
     fn totals(&self) -> Totals;

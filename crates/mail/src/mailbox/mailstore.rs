@@ -1,5 +1,5 @@
 //! The stored mail as pages and APIs see it. Questions go to the cores that own the inboxes; data that is not
-//! in memory is read from the log by the asking runtime's helper threads.
+//! in memory is read from the log by helper threads of the caller's runtime.
 
 use std::{
     collections::HashMap,
@@ -42,14 +42,14 @@ type Lock<T> = std::sync::Mutex<T>;
 /// Addresses of recipients, as given in RCPT TO.
 type Recipients = Arc<[Box<str>]>;
 
-/// Handle on the stored mail. All clones query the same cores.
+/// Handle to the stored mail. All clones query the same cores.
 #[derive(Clone)]
 pub struct Mailstore {
     inner: Arc<Inner>,
 }
 
 struct Inner {
-    /// State of the server; gone once the server is, so that a handle does not keep its file open.
+    /// State of the server. The reference is weak, so that a handle does not keep the server's file open.
     shared: Weak<SharedState>,
     events: broadcast::Sender<Event>,
     listening: Arc<AtomicBool>,
@@ -85,8 +85,8 @@ impl Mailstore {
         Self { inner: Arc::new(inner) }
     }
 
-    /// Answers all questions from now on with `Unavailable::Stopping`, including those that wait for a stuck
-    /// loop.
+    /// Answers all questions from now on with `Unavailable::Stopping`, including those that wait for an
+    /// unresponsive loop.
     pub(crate) fn stop(&self) {
         self.inner.stopping.send_replace(true);
     }
@@ -128,7 +128,7 @@ impl Mailstore {
         }
     }
 
-    /// Returns the cores that may have mails of a scope.
+    /// Returns the cores that may have mails within a scope.
     fn owners(&self, scope: &Scope) -> std::ops::Range<usize> {
         match scope {
             Scope::Inbox(inbox) => {
@@ -326,8 +326,8 @@ impl Mailstore {
     }
 }
 
-/// Returns the location of a mail that the scope shows; all inboxes together also show mails that their own
-/// inbox has dropped.
+/// Returns the location of a mail that the scope shows. [`Scope::All`] also shows mails that their own inbox
+/// has dropped.
 fn shown_place(scope: &Scope, found: ListEntry) -> Option<Place> {
     Some(found.place).filter(|place| *scope == Scope::All || !place.is_let_go)
 }

@@ -1,5 +1,5 @@
-//! Answers of a core to pages and APIs. Walks over many mails are cut into steps, between which the loop
-//! serves its peers.
+//! Answers that a core gives to pages and APIs. Walks over many mails are cut into steps, between which the
+//! loop serves its peers.
 
 use std::{net::IpAddr, rc::Rc};
 
@@ -23,13 +23,13 @@ use crate::{
 
 /// Mails visited in one step of a walk: a fraction of a millisecond.
 const STEPS: usize = 2048;
-/// Maximum number of times that a walk restarts after losing its position; the answer then has what was found
-/// so far.
+/// Maximum number of times that a walk restarts after losing its position. After that, the answer contains
+/// the mails found so far.
 const WALKS_MAX: usize = 8;
 /// Number of mails deleted before the task yields to the loop.
 const DELETES: usize = 256;
 
-/// Answers a question, at once or in a task of its own.
+/// Answers a question, immediately or in a separate task.
 pub(crate) fn answer(core: &Rc<Core>, question: Question) {
     // Sending fails if the client is gone; the answer is dropped then.
     match question {
@@ -114,7 +114,7 @@ fn list_entry(core: &Core, place: Place) -> ListEntry {
 #[derive(Clone, Copy)]
 enum WalkTarget<'a> {
     Scope(&'a Scope),
-    /// Entries in this core's inboxes of mails that were first delivered to another inbox.
+    /// Entries in this core's inboxes for mails that were first delivered to another inbox.
     Others,
 }
 
@@ -205,7 +205,7 @@ async fn write_note(core: &Core, notes: &[(MailId, Note)]) -> Result<(), Unavail
     Ok(())
 }
 
-/// Accepts a mail that `peer` submitted by the API.
+/// Accepts a mail that `peer` submitted through the API.
 async fn deliver(
     core: &Core,
     peer: IpAddr,
@@ -280,7 +280,7 @@ async fn deliver(
     unreachable!("the last try ends it")
 }
 
-/// Discards a mail submitted by the API that could not be stored, and returns the error.
+/// Discards a mail that was submitted through the API but could not be stored, and returns the error.
 fn refuse_api_mail(
     core: &Core,
     envelope: &mut Envelope,
@@ -302,7 +302,7 @@ fn refuse_api_mail(
     Err(Unavailable::Refused(why.to_owned()))
 }
 
-/// Checks a mail submitted by the API against bans and rates, as an SMTP session does at each command.
+/// Checks a mail submitted through the API against bans and rates, as an SMTP session does at each command.
 /// Returns whether the response is to be delayed.
 fn check_abuse(core: &Core, peer: IpAddr, envelope: &Envelope, raw: &[u8]) -> Result<bool, Unavailable> {
     let (abuse, now_ms) = (core.abuse.borrow(), core.now_ms());

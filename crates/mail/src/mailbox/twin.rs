@@ -1,9 +1,9 @@
 //! The stored mail in plain memory: a slow, obvious twin that the real store is compared with, and that
 //! serves the tests of pages.
 //!
-//! The twin is one list in order of arrival behind one lock; each question walks the whole list. The rules of
-//! retention are the same as in the real store: by age, by count per inbox, by total bytes, oldest first.
-//! They are applied at each delivery and each question.
+//! The twin is one list in order of arrival behind one lock; each question walks the whole list. Retention
+//! follows the same rules as in the real store: by age, by count per inbox, by total bytes, oldest first. The
+//! rules are applied at each delivery and each question.
 #![expect(
     clippy::disallowed_types,
     reason = "the slow twin of tests and samples: no server's request waits for it"
@@ -27,7 +27,7 @@ use crate::{
 
 /// Number of events that a listener may lag behind before it loses the oldest.
 const EVENTS_BEHIND_MAX: usize = 1024;
-/// Maximum number of bytes kept of a header field: no line is longer (RFC 5322, 2.1.1).
+/// Maximum number of bytes kept from a header field: no line is longer (RFC 5322, 2.1.1).
 const FIELD_BYTES_MAX: usize = 998;
 
 /// Limits on stored mail.

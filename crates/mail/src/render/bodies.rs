@@ -1,4 +1,4 @@
-//! Selection of the parts that are the body of a mail, as text and as HTML, and of those that are attached
+//! Selects the parts that are the body of a mail, as text and as HTML, and the parts that are attachments
 //! (RFC 2046, 5.1; RFC 2183; RFC 2387).
 
 use super::mime::{Disposition, Kind, MultipartKind, Part, Tree};
@@ -49,7 +49,8 @@ fn of_part(tree: &Tree, number: usize, place: PartPosition) -> Bodies {
     }
 }
 
-/// Selects the last alternative that can be shown, which is the best (RFC 2046, 5.1.4): of text, and of HTML.
+/// Selects, once for text and once for HTML, the last alternative that can be shown, which is the preferred
+/// one (RFC 2046, 5.1.4).
 fn of_versions(tree: &Tree, number: usize) -> Bodies {
     let versions: Vec<Bodies> =
         tree.children(number).map(|child| of_part(tree, child, PartPosition::Version)).collect();

@@ -1,5 +1,4 @@
-//! Decoding of bytes to text by charset name (labels of the WHATWG Encoding standard, as mail-parser knows
-//! them).
+//! Decodes bytes to text by charset name (labels of the WHATWG Encoding standard, as mail-parser knows them).
 
 use std::borrow::Cow;
 

@@ -5,7 +5,8 @@
 //! - most tags walk the stack of open elements, whose depth is unlimited;
 //! - unclosed formatting elements are reconstructed in each following block, attributes included (13.2.4.3):
 //!   10,000 of them before 10,000 paragraphs, in 200 KB, are a hundred million elements;
-//! - content that is not allowed in a table is inserted before the table, after a search of everything already there.
+//! - content that is not allowed in a table is inserted before the table, and finding the position walks over
+//!   everything already inserted there.
 //!
 //! ```text
 //!  source ─▶ attributes, by the tokenizer's rules ─▶ the parser, on a tree that counts as it grows ─▶ rewritten
@@ -13,7 +14,7 @@
 //!                       └───────────────────┬─────────────────────┘
 //!                                         HtmlLimit: the text is shown instead
 //! ```
-//! The tree is in `render::tree`; this module has the limits, and the checks made before parsing.
+//! The tree is in `render::tree`; this module defines the limits and makes the checks before parsing.
 
 use super::until::{StepLimit, StepLimitReached};
 
@@ -54,7 +55,7 @@ pub enum HtmlLimit {
     /// Elements nested deeper than [`DEPTH_MAX`].
     #[error("the elements are nested more than {DEPTH_MAX} deep")]
     Depth,
-    /// More than [`LOOKS_MAX`] visits of elements.
+    /// More than [`LOOKS_MAX`] visits to elements.
     #[error("misnested elements take too long to repair")]
     Looks,
     /// The caller's step limit was reached.

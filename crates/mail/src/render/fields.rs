@@ -1,4 +1,4 @@
-//! Decoding of header fields to text: unfolds, decodes encoded words (RFC 2047), and removes characters that
+//! Decodes header fields to text: unfolds, decodes encoded words (RFC 2047), and removes characters that
 //! control a terminal or a page.
 
 use std::borrow::Cow;
@@ -112,8 +112,8 @@ pub fn decode_address(value: &[u8]) -> Address<'_> {
 }
 
 /// Fast path for `local@domain`, `Name <local@domain>` or `"Name" <local@domain>`, the forms in most mails,
-/// if they have only letters, digits and a few characters without a meaning in the grammar. Without it a list
-/// of a hundred mails would run the full parser a hundred times.
+/// if they have only letters, digits and a few characters without special meaning in the grammar. Without it
+/// a list of a hundred mails would run the full parser a hundred times.
 fn plain_address(value: &[u8]) -> Option<Address<'_>> {
     let value = std::str::from_utf8(value).ok()?.trim_ascii();
     let Some(begun) = value.strip_suffix('>') else {

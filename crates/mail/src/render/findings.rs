@@ -31,7 +31,7 @@ pub struct Link {
     pub text: String,
 }
 
-/// Returns all links, those of the HTML first, each target once.
+/// Returns all links, each target once, with the links from the HTML first.
 #[must_use]
 pub fn links(reading: &DecodedMail<'_>, until: &StepLimit) -> Vec<Link> {
     let mut links = Vec::new();
@@ -125,7 +125,8 @@ fn push_targets(html: &str, targets: &mut Vec<String>, until: &StepLimit) -> Res
         if !(ends(before, b"href") || ends(before, b"src")) {
             continue;
         }
-        // Limited, as an unclosed value would otherwise be scanned to the end for each attribute.
+        // The length is limited, because an unclosed value would otherwise be scanned to the end for each
+        // attribute.
         let rest = cut(html[equals + 1..].trim_ascii_start(), TARGET_BYTES_MAX);
         until.pay(rest.len())?;
         let value = match rest.as_bytes().first() {

@@ -1,5 +1,5 @@
-//! Tests that `StepLimit` is observed: all work for a mail is paid for in steps, and no work is done after
-//! the limit ends.
+//! Tests that `StepLimit` is observed: all work on a mail is charged in steps, and no work is done after the
+//! limit ends.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,9 +13,9 @@ use crate::{
     web::message::linked,
 };
 
-/// Maximum number of refused calls of `pay` for one mail: one for each loop and each enclosing loop.
+/// Maximum number of refused calls to `pay` for one mail: one for each loop and each enclosing loop.
 const REFUSALS_MAX: u64 = 200;
-/// Bytes of output allowed per step, and bytes that any mail may produce without steps.
+/// Bytes of output allowed per step, and bytes that any mail may produce without being charged.
 const BYTES_A_STEP: u64 = 12;
 const BYTES_OF_NOTHING: u64 = 64 * 1024;
 
@@ -77,7 +77,8 @@ fn hold(raw: &str, looks: u64) {
         until.steps()
     );
     if until.has_ended() {
-        // The call that notices the end is the last one, and no loop pays for more than one mail at a time.
+        // The call that detects the end is the last one that is charged, and no loop charges for more than
+        // one mail at a time.
         let most = (looks + 1) * (STEPS_A_LOOK + 4 * raw.len() as u64) + 64 * raw.len() as u64;
         assert!(until.steps() <= most, "{} steps of {most}", until.steps());
     }

@@ -98,8 +98,7 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// Parses a mail. The walk reads each byte a few times at most, and the whole walk is paid for in
-    /// advance.
+    /// Parses a mail. The walk reads each byte a few times at most, and its steps are charged in advance.
     ///
     /// # Errors
     /// [`StepLimitReached`] when `until` has ended: no part of the mail is parsed.
@@ -165,8 +164,8 @@ pub(super) fn first<'a>(head: &'a [u8], name: &str) -> Option<&'a [u8]> {
     fields(head).find(|(own, _)| own.eq_ignore_ascii_case(name.as_bytes())).map(|(_, value)| value)
 }
 
-/// Returns the end of a field, which is the end of its first line that is not continued: the next line does
-/// not begin with a blank.
+/// Returns the end of a field: the end of the first line that is not followed by a continuation line, which
+/// begins with a blank.
 pub(super) fn end_of_field(field: &[u8]) -> usize {
     let mut at = 0;
     while let Some(line_feed) = memchr(b'\n', &field[at..]) {
@@ -396,7 +395,7 @@ impl Walk<'_> {
     }
 
     /// Returns whether a mail's head begins at `begin`; plain text with colons in it is not a head. Reads at
-    /// most [`heads::HEAD_BYTES_MAX`] bytes, as the check is repeated for each invalid line in front.
+    /// most [`heads::HEAD_BYTES_MAX`] bytes, as the check is repeated for each invalid line before it.
     fn is_head(&self, begin: usize) -> bool {
         const KNOWN: [&str; 8] =
             ["From", "To", "Subject", "Date", "Received", "Message-ID", "MIME-Version", "Content-Type"];
@@ -487,7 +486,7 @@ mod tests {
         rows.iter().map(|(depth, kind, body)| (*depth, (*kind).to_owned(), (*body).to_owned())).collect()
     }
 
-    /// Each of the invalid lines in front of megabytes of fields causes only a bounded read.
+    /// Each invalid line before megabytes of fields causes only a bounded read.
     #[test]
     fn a_head_behind_bad_lines_is_near() {
         let begin = |fields: usize| {

@@ -1,4 +1,4 @@
-//! Rendering of a mail's bytes for people and programs, on request, never on arrival.
+//! Renders a mail's bytes for people and programs, on request, never on arrival.
 //!
 //! ```text
 //!  raw bytes ─▶ tree of parts (bounded) ─▶ bodies chosen ─▶ DecodedMail ────┬▶ text, headers, attachments
@@ -7,8 +7,8 @@
 //! ```
 //! All functions here map bytes to a value: no sockets, no clock, no state. The constants below and in
 //! [`cost`] limit the cost of a hostile mail; a [`Notice`] tells the reader what a limit cut off. Callers
-//! with a clock, or with a client that may disconnect, pass a [`StepLimit`], and every loop pays for its
-//! steps there.
+//! with a clock, or with a client that may disconnect, pass a [`StepLimit`], and every loop charges its steps
+//! to the limit.
 
 mod bodies;
 mod charset;
@@ -191,7 +191,7 @@ impl<'a> DecodedMail<'a> {
         if self.grants(head.len()) { mime::first(head, name).unwrap_or_default() } else { &[] }
     }
 
-    /// Returns the text of a part. The whole part is paid for, because the whole part is decoded.
+    /// Returns the text of a part. Steps are charged for the whole part, because the whole part is decoded.
     fn text_of(&self, number: usize) -> Result<Cow<'a, str>, StepLimitReached> {
         let part = &self.tree.parts[number];
         let charset = part.charset.as_deref();
@@ -227,7 +227,7 @@ impl<'a> DecodedMail<'a> {
         if self.grants(value.len()) { fields::decode_addresses(value) } else { Vec::new() }
     }
 
-    /// Pays for `steps` steps and returns whether they may be done.
+    /// Charges `steps` steps and returns whether they may be executed.
     fn grants(&self, steps: usize) -> bool {
         self.until.pay(steps).is_ok()
     }
@@ -381,7 +381,7 @@ impl<'a> DecodedMail<'a> {
     }
 }
 
-/// Returns at most `bytes_max` bytes of the beginning, without splitting a character.
+/// Returns the beginning of a text, at most `bytes_max` bytes, without splitting a character.
 pub(crate) fn cut(text: &str, bytes_max: usize) -> &str {
     &text[..text.floor_char_boundary(bytes_max)]
 }

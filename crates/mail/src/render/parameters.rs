@@ -3,7 +3,7 @@
 
 use super::fields;
 
-/// Maximum number of pieces of one field that are read.
+/// Maximum number of parameter pieces that are read from one field.
 pub(super) const PIECES_MAX: usize = 1000;
 /// Maximum number of bytes of a field that are read.
 const FIELD_BYTES_MAX: usize = 64 << 10;
@@ -131,7 +131,7 @@ fn piece(name: &[u8], value: Vec<u8>) -> Option<Piece> {
     (!name.is_empty()).then(|| Piece { name: name.trim().to_owned(), number, is_encoded, value })
 }
 
-/// Splitter of a field at the semicolons outside of quotes.
+/// Splits a field at the semicolons outside of quotes.
 struct Split<'a> {
     rest: &'a [u8],
 }

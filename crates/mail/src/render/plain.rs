@@ -1,8 +1,8 @@
-//! Conversion of HTML to plain text: for previews of mails without a text of their own, for search, and for
-//! the text view.
+//! Converts HTML to plain text: for previews of mails without a plain-text body, for search, and for the text
+//! view.
 //!
 //! mail-parser's converter breaks lines only at `<br>` and `<p>`, so that a cell, a heading and the next cell
-//! would become one word. Line breaks are therefore inserted before, where a browser begins a new line.
+//! would become one word. Line breaks are therefore inserted beforehand, where a browser begins a new line.
 
 use memchr::memchr_iter;
 

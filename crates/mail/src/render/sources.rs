@@ -1,5 +1,5 @@
-//! Handling of URLs that a mail would fetch: the mail's own pictures stay, under our path; remote ones wait
-//! until the reader asks.
+//! Handles the URLs that a displayed mail would fetch: the mail's own pictures are kept, with paths on our
+//! server; remote pictures are blocked until the reader asks for them.
 
 use std::{borrow::Cow, collections::HashMap};
 
@@ -17,9 +17,9 @@ pub(super) struct Sources {
     pictures: HashMap<String, String>,
 }
 
-/// Handling of a URL that would be fetched.
+/// How a URL that would be fetched is handled.
 pub(super) enum Source<'v> {
-    /// A picture of the mail itself.
+    /// A picture from the mail itself.
     Kept(Cow<'v, str>),
     /// A remote picture that is fetched, because the reader asked.
     Remote(Cow<'v, str>),
@@ -29,7 +29,7 @@ pub(super) enum Source<'v> {
     Nothing,
 }
 
-/// Host of a remote item that the mail names.
+/// Host of a remote item in the mail.
 pub(super) struct RemoteHost(pub(super) String);
 
 impl RemoteHost {

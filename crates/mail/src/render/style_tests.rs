@@ -335,7 +335,7 @@ proptest! {
     }
 
     /// The fast paths agree with their slow twins: a simple name is written as the library serialises it, and
-    /// a repeated attribute is written and counted as the first time.
+    /// a repeated attribute is written and counted just as it was the first time.
     #[test]
     fn what_is_written_fast_is_written_the_same(
         pieces in proptest::collection::vec(0usize..16, 0..8),

@@ -1,4 +1,4 @@
-//! Decoding of transfer encodings (RFC 2045, 6). Nothing else in a part is changed, so that a saved file is
+//! Decodes transfer encodings (RFC 2045, 6). Nothing else in a part is changed, so that a saved file is
 //! identical to the one that was sent.
 
 use std::borrow::Cow;

@@ -1,6 +1,6 @@
-//! The limit on the work for a mail. Every loop whose length depends on a mail must observe it.
+//! The limit on the work spent on a mail. Every loop whose length depends on a mail must observe it.
 //!
-//! Each step of work is paid for before it is done ([`StepLimit::pay`]): a byte that is read or written, a
+//! Each step of work is charged before it is done ([`StepLimit::pay`]): a byte that is read or written, a
 //! node, an address. A call that cannot be interrupted, such as one into a library, is charged by the number
 //! of bytes that it gets. Every [`STEPS_A_LOOK`] steps [`StepLimit::pay`] checks whether the limit has ended.
 //! From then on no step is granted, and the worker returns what it has.
@@ -14,15 +14,15 @@ pub const STEPS_A_LOOK: u64 = 16 * 1024;
 #[derive(Default)]
 pub struct StepLimit {
     enough: Option<Box<dyn Fn() -> bool + Send>>,
-    /// Steps that were paid for so far.
+    /// Steps charged so far.
     steps: Cell<u64>,
     next_look: Cell<u64>,
     is_over: Cell<bool>,
-    /// Calls of `pay` that were refused after the end.
+    /// Calls to `pay` that were refused after the limit ended.
     refusals: Cell<u64>,
 }
 
-/// Error of a limit that has ended: no more steps are granted.
+/// Error returned once a limit has ended: no more steps are granted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("rendering takes too long")]
 pub struct StepLimitReached;
@@ -42,10 +42,10 @@ impl StepLimit {
         self.is_over.get()
     }
 
-    /// Pays for the next steps.
+    /// Charges the next steps.
     ///
     /// # Errors
-    /// [`StepLimitReached`] when the limit has ended: the steps must not be done.
+    /// [`StepLimitReached`] when the limit has ended: the steps must not be executed.
     pub fn pay(&self, steps: usize) -> Result<(), StepLimitReached> {
         let steps = steps as u64;
         if self.is_over.get() {
@@ -68,14 +68,14 @@ impl StepLimit {
         self.is_over.get()
     }
 
-    /// Number of steps paid for.
+    /// Number of steps charged.
     #[must_use]
     pub fn steps(&self) -> u64 {
         self.steps.get()
     }
 
-    /// Number of calls of `pay` that were refused after the end. A loop makes one such call at most, and
-    /// ends.
+    /// Number of calls to `pay` that were refused after the limit ended. A loop makes at most one such call
+    /// and then ends.
     #[must_use]
     pub fn refusals(&self) -> u64 {
         self.refusals.get()

@@ -1,9 +1,9 @@
-//! Cursor of a search: where the next page goes on.
+//! Cursor of a search: the position from which the next page continues.
 
 use super::query::QueryFault;
 use crate::mailbox::mailboxes::MailId;
 
-/// Position to continue a search from: the last mail examined, and its position.
+/// Position from which a search continues: the last mail examined, and where it was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cursor {
     pub(super) place: CursorPosition,
@@ -12,7 +12,7 @@ pub struct Cursor {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CursorPosition {
-    /// Index in the list. Mails that arrive meanwhile shift it.
+    /// Index in the list. Newly arrived mails shift it.
     InList(usize),
     /// Time of arrival of a candidate that came from the index.
     Arrived(u64),

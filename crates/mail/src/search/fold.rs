@@ -1,4 +1,4 @@
-//! Folding of texts for search: removes case, accents and other variants of the same letters.
+//! Folds texts for search: removes case, accents and other variants of the same letters.
 //!
 //! Compatibility decomposition (Unicode UAX 15, NFKD) splits letters from their combining marks, and maps
 //! full-width letters, ligatures and long s to their plain forms. The marks of Latin, Greek and Cyrillic are
@@ -26,7 +26,7 @@ pub fn fold(text: &str) -> String {
 /// Appends the folded text until `until` ends.
 ///
 /// # Errors
-/// [`StepLimitReached`] when `until` ends; `folded` has the text up to there.
+/// [`StepLimitReached`] when `until` ends; `folded` then contains the text folded so far.
 pub(super) fn fold_into(text: &str, folded: &mut String, until: &StepLimit) -> Result<(), StepLimitReached> {
     let mut rest = text;
     while !rest.is_empty() {

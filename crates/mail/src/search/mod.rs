@@ -61,7 +61,7 @@ pub struct SearchOutcome {
     pub bounded: bool,
 }
 
-/// Flags and tags of mails (as in Mailpit), which are not part of the mail's bytes.
+/// Lookup of the flags and tags of mails (as in Mailpit), which are stored separately from the mails.
 pub trait FlagLookup {
     /// Returns whether a reader has opened the mail.
     fn is_read(&self, id: MailId) -> bool;
@@ -71,8 +71,8 @@ pub trait FlagLookup {
     fn is_tagged(&self, id: MailId) -> bool;
 }
 
-/// Mails that may match, newest first, each with its time of arrival and its ID over all inboxes. A mail that
-/// is newer than the last candidate and not among the candidates does not match.
+/// Mails that may match, newest first, each with its time of arrival and its ID across all inboxes. A mail
+/// that is newer than the last candidate and not among the candidates does not match.
 #[derive(Debug, Clone, Default)]
 pub struct Candidates {
     /// The candidates.
@@ -353,7 +353,7 @@ fn bytes_opened(summary: &Summary) -> u64 {
     summary.size_bytes.min(PARSED_BYTES_MAX as u64)
 }
 
-/// Judges summaries until enough mails must be opened to fill a bunch.
+/// Judges summaries until the mails that must be opened fill a bunch.
 fn scan_summaries(
     batch: &[Arc<Summary>],
     query: &Query,
@@ -498,7 +498,7 @@ fn is_bcc(mail: &Mail, reading: &DecodedMail<'_>, word: &str) -> bool {
         || mail.recipients.iter().any(|said| fold(said).contains(word) && !is_named(said))
 }
 
-/// Returns all folded text that any term searches in, for a mail as seen over all inboxes.
+/// Returns all folded text that any term searches in, for a mail as seen across all inboxes.
 pub(crate) fn text_of(mail: &Mail) -> String {
     let until = StepLimit::default();
     let prepared = ParsedMail::within(&mail.raw, &until);

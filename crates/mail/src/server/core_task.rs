@@ -130,7 +130,7 @@ async fn receive_messages(core: Rc<Core>, mut receiver: Receiver<Message>) {
     }
 }
 
-/// Housekeeping of a core: deadlines, expiry, gauges, and messages for other cores whose rings were full.
+/// Runs a core's housekeeping: deadlines, expiry, gauges, and messages for other cores whose rings were full.
 /// Pauses while there is nothing to do.
 async fn run_housekeeping(core: Rc<Core>) {
     loop {

@@ -1,5 +1,5 @@
-//! Start and stop of the mail service: sockets, store, one loop per core, and the tasks that run on each
-//! beside its sessions.
+//! Starts and stops the mail service: sockets, store, one loop per core, and the tasks that run on each core
+//! in addition to its sessions.
 
 mod core_task;
 
@@ -51,7 +51,8 @@ use crate::{
 const RING_MESSAGES: usize = 4096;
 /// Number of events that a listener may lag behind before it loses the oldest.
 const EVENTS_BEHIND_MAX: usize = 4096;
-/// Longest sleep of an idle core with a mail to expire, as the system's clock may be set meanwhile.
+/// Longest sleep of an idle core with a mail to expire, because the system's clock may be set during the
+/// sleep.
 const EXPIRY_LOOK_MAX: Duration = Duration::from_secs(10);
 /// Delay between an event and waking its listeners, so that one wake-up serves all events of that time.
 const TELL_EVERY: Duration = Duration::from_millis(2);
@@ -93,7 +94,7 @@ pub enum StartError {
     /// The TLS configuration is invalid.
     #[error("TLS: {0}")]
     Tls(#[from] TlsError),
-    /// There is a listener for SMTP under TLS, but no certificate.
+    /// An address for SMTP with implicit TLS is set, but no certificate.
     #[error("TLS: an address for SMTP under TLS is set, but no certificate")]
     NoCertificate,
     /// There are more loops than the core bits of a mail ID can number.
@@ -107,8 +108,8 @@ pub enum StartError {
     Cores(#[from] cores::run::StartError),
 }
 
-/// A running mail service. Dropping it stops it at once; [`Server::drain`] first lets mails being received
-/// complete.
+/// A running mail service. Dropping it stops it immediately; [`Server::drain`] first lets mails being
+/// received complete.
 pub struct Server {
     addresses: Addresses,
     registry: Arc<Registry>,
@@ -130,7 +131,7 @@ pub struct Server {
 pub struct Addresses {
     /// Address of SMTP.
     pub smtp: SocketAddr,
-    /// Address of SMTP under implicit TLS.
+    /// Address of SMTP with implicit TLS.
     pub smtps: Option<SocketAddr>,
     /// Address of LMTP.
     pub lmtp: Option<SocketAddr>,
@@ -276,7 +277,7 @@ impl Server {
         self.addresses
     }
 
-    /// Returns a handle on the stored mail, for pages and APIs.
+    /// Returns a handle to the stored mail, for pages and APIs.
     #[must_use]
     pub fn mailstore(&self) -> Mailstore {
         self.mailstore.clone()

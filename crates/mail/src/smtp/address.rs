@@ -95,7 +95,7 @@ pub fn fold_local(local: &str) -> Result<Box<str>, AddressFault> {
     let quoted = local.len() >= 2 && local.starts_with('"') && local.ends_with('"');
     let mut folded = String::with_capacity(local.len());
     if quoted {
-        // Unescapes quoted-pairSMTP (RFC 5321, 4.1.2).
+        // Removes the backslash of each quoted pair (RFC 5321, 4.1.2).
         let mut characters = local[1..local.len() - 1].chars();
         while let Some(character) = characters.next() {
             let character = if character == '\\' { characters.next().unwrap_or('\\') } else { character };

@@ -2,8 +2,8 @@
 //! stored, and writes all replies at once.
 //!
 //! ```text
-//!   wait ──readable──▶ read into the core's scratch ─▶ Session::turn ─▶ mails: wait until they are kept ─▶ write ─▶ wait
-//!                        (no .await, no lock)                     (one write of the log for all sessions)
+//!   wait ──readable──▶ read into the core's scratch ─▶ Session::handle_input ─▶ mails: wait until they are kept ─▶ write ─▶ wait
+//!                        (no .await, no lock)                             (one write of the log for all sessions)
 //! ```
 //! A session that waits for its peer holds no buffer except for an incomplete line that it has received.
 
@@ -40,15 +40,15 @@ use crate::{
 
 /// Bytes of one read: enough for many pipelined mails.
 pub(crate) const READ_BYTES: usize = 64 << 10;
-/// A connection that sends this much in one turn shares turns with the other connections of its address from
-/// then on (`engine::cores::fair`), until it sends less. A turn stops reading from a connection at this
-/// amount.
+/// A connection that sends this much in one turn must from then on share turns with the other connections
+/// from its address (`engine::cores::fair`), until it sends less. A turn stops reading from a connection once
+/// it has read this much.
 const MUCH_BYTES: usize = READ_BYTES / 2;
 /// Size of the scratch buffer: the rest of the last read, and one more read.
 pub(crate) const SCRATCH_BYTES: usize = 2 * READ_BYTES;
 /// Interval between attempts to store a mail that waits for room.
 pub(crate) const ROOM_EVERY: Duration = Duration::from_millis(5);
-/// Factor by which a part of a large mail waits longer for room than a whole mail.
+/// Factor by which a part of a large mail may wait longer for room than a whole mail.
 const PART_ROOM_TIMES: u32 = 5;
 /// Maximum amount and duration of input that is discarded after the last reply, so that a reset does not
 /// destroy the reply.
@@ -77,7 +77,8 @@ impl Drop for MemoryCharge {
     }
 }
 
-/// Registration of a connection with its core, removed on drop however the task ends.
+/// Registration of a connection with its core. Dropping the guard removes the registration, however the task
+/// ends.
 struct ConnectionGuard {
     core: Rc<Core>,
     watch: Arc<Watch>,
@@ -221,7 +222,7 @@ impl Connection {
             if stop == TurnEnd::Room {
                 stop = self.retry_append(session, &mut turn).await;
             }
-            // The replies tell the peer which mails were not kept.
+            // The replies tell the peer which mails were not stored.
             let _ = turn.settle(&core).await;
             if turn.slow && !core.config().rates.tarpit.is_zero() {
                 core.count(Counter::Tarpitted);
@@ -294,8 +295,8 @@ impl Connection {
         }
     }
 
-    /// Waits for the connection's turn among those of its address, then processes the available bytes; `None`
-    /// if there are none.
+    /// Waits until this connection may run among the connections from its address, then processes the
+    /// available bytes; `None` if there are none.
     async fn take_turn(&mut self, session: &mut Session, member: &Member) -> Option<WaitOutcome> {
         let turn = member.turn().await;
         if turn.has_waited() {
@@ -378,7 +379,7 @@ impl Connection {
     }
 
     /// Returns whether the mail being received is past its deadline. The deadlines of waits do not stop a
-    /// peer that always has bytes to read, because the connection never waits for it.
+    /// peer that always has bytes ready, because the connection never waits for such a peer.
     fn is_mail_slow(&self) -> bool {
         self.coming.is_some_and(|(_, until_ms)| until_ms <= clock::monotonic_ms())
     }

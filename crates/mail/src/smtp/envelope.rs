@@ -134,7 +134,7 @@ impl Envelope {
         self.tail.write(core, (peer, self.letter()), false)
     }
 
-    /// Returns the mail's ID in its first inbox, which identifies it over all inboxes.
+    /// Returns the mail's ID in its first inbox, which identifies it across all inboxes.
     fn letter(&self) -> MailId {
         self.recipients.first().map_or(NO_NAME, |recipient| recipient.id)
     }
@@ -146,7 +146,8 @@ impl Envelope {
         beyond * (size_of::<Recipient>() + RECIPIENT_TEXTS_BYTES)
     }
 
-    /// Gives the mail an ID in each inbox, and begins its content with our Received field (RFC 5321, 4.4).
+    /// Gives the mail an ID in each inbox, and puts our Received field at the beginning of its content (RFC
+    /// 5321, 4.4).
     pub(crate) fn begin(&mut self, core: &Core, trace: Trace<'_>, now_ms: u64) {
         if let [only] = &mut *self.recipients {
             only.id = core.name(&only.inbox);
@@ -174,9 +175,9 @@ impl Envelope {
         raw.extend_from_slice(b"\r\n");
     }
 
-    /// Appends the mail to the log: the rest of a large mail as parts, then one record, whichever cores own
-    /// its inboxes. If the mail is stored, the envelope's texts are moved out of it; if the mail is refused,
-    /// the texts stay here for another attempt.
+    /// Appends the mail to the log: the rest of a large mail as parts, then one record, no matter how many
+    /// cores own its inboxes. If the mail is stored, the envelope's texts are moved out of it; if the mail is
+    /// refused, the texts stay here for another attempt.
     pub(crate) fn append_to_log(
         &mut self,
         core: &Core,
@@ -244,7 +245,7 @@ struct Record<'a> {
     now_ms: u64,
 }
 
-/// Builds the index entries that the owners of a mail's inboxes get. Nothing is copied: the summaries take
+/// Builds the index entries for the cores that own a mail's inboxes. Nothing is copied: the summaries take
 /// over the inbox names from `recipients`, and the last summary takes over the sender.
 fn arrivals(
     core: &Core,

@@ -14,7 +14,7 @@ pub(crate) mod transaction;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ListenerKind {
     Smtp,
-    /// SMTP under TLS from the first byte.
+    /// SMTP with implicit TLS (TLS from the first byte).
     Smtps,
     Lmtp,
 }

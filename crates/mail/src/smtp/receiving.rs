@@ -1,4 +1,4 @@
-//! Memory of mails being received: bounded over all cores, and for each address.
+//! Memory of mails being received: bounded across all cores, and for each address.
 //!
 //! ```text
 //!   a mail's buffer grows ─▶ the core's part of `receiving_bytes_max`, then steps of the common half ─▶ or 452

@@ -17,7 +17,7 @@ use std::{
 const MAIL_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// Maximum number of recipients of one mail.
 const RECIPIENTS_MAX: usize = 1000;
-/// Timeout for a reply of the server.
+/// Timeout for a reply from the server.
 const ANSWER_WAIT: Duration = Duration::from_secs(60);
 /// Longest line of a reply; RFC 5321, 4.5.3.1.5 allows 512 octets.
 const ANSWER_LINE_BYTES_MAX: u64 = 4096;
@@ -149,7 +149,7 @@ impl Call {
     /// Reads the mail and submits it.
     ///
     /// # Errors
-    /// Returns a [`SendmailFault`] if the mail is invalid or the server does not take it. If the server
+    /// Returns a [`SendmailFault`] if the mail is invalid or the server does not accept it. If the server
     /// refuses a recipient, the error names it, and no mail is delivered.
     pub fn run(self, input: impl Read, server: &str) -> Result<(), SendmailFault> {
         let mail = self.prepare(input)?;
@@ -209,7 +209,7 @@ impl Call {
             return Err(SendmailFault::TooManyRecipients);
         }
         let mut raw = head;
-        // Adds the blank line between head and body, unless the mail has it.
+        // Adds the blank line between head and body, unless the mail already has one.
         if lines.get(head_end).is_none_or(|line| !line.is_empty()) {
             raw.extend_from_slice(b"\r\n");
         }

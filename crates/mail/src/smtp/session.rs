@@ -63,7 +63,7 @@ pub(crate) enum TurnEnd {
     Room,
 }
 
-/// The 250 for a mail, which waits until the mail is kept.
+/// The 250 reply for a mail, which is not sent before the mail is stored.
 pub(crate) struct PendingReply {
     kept: AppendedMail,
     /// Position, length and number of lines of this reply among the replies of the turn.
@@ -313,7 +313,7 @@ impl Session {
         envelope.add(inbox, to);
         self.dialog.recipient_accepted();
         if let Err(counter) = self.charge_envelope(core) {
-            // A peer can make recipients use memory indefinitely, just like the bytes of a mail.
+            // Recipients take memory that a peer can hold indefinitely, just like the bytes of a mail.
             core.count(counter);
             self.refuse(core, budget_reply(counter), turn);
             return Some(TurnEnd::Close);
@@ -344,7 +344,7 @@ impl Session {
         None
     }
 
-    /// Retries what waited for room: a complete mail, or a part of a mail being received.
+    /// Retries the write that waited for room: of a complete mail, or of a part of a mail being received.
     pub(crate) fn resume_mail(
         &mut self,
         core: &Core,
@@ -540,7 +540,7 @@ fn budget_reply(counter: Counter) -> Reply {
     }
 }
 
-/// Adds a mail that did not arrive by SMTP, and has no reply, to the mails that a turn waits for.
+/// Adds a mail to those that a turn waits for. The mail did not arrive by SMTP, so there is no reply to send.
 pub(crate) fn push_pending(kept: AppendedMail, turn: &mut TurnOutcome) {
     turn.waiting.push(PendingReply { kept, at: 0, len: 0, lines: 0, draft: Draft::default() });
 }

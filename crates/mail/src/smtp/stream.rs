@@ -1,4 +1,4 @@
-//! The stream of a peer's connection, in clear text or under TLS.
+//! The stream of a peer's connection, in clear text or over TLS.
 
 use std::{
     io,
@@ -34,7 +34,7 @@ impl Stream {
         Poll::Ready(Ok(buffer.filled().len()))
     }
 
-    /// Writes some bytes; under TLS also flushes them.
+    /// Writes some bytes; a TLS stream is also flushed.
     pub(super) fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self {
             Self::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),

@@ -130,7 +130,7 @@ impl Tail {
 }
 
 impl Core {
-    /// Appends a part of a mail, unless the part would take room that mails of a single record need.
+    /// Appends a part of a mail, unless the part would take space that mails with a single record need.
     fn append_part(
         &self,
         letter: MailId,

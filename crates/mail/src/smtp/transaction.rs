@@ -1,8 +1,8 @@
-//! The transaction record of a mail: its way from MAIL to the store, or why it was refused.
+//! The transaction record of a mail: its progress from MAIL to the store, or why it was refused.
 //!
 //! While nobody reads the transaction log, a draft is `None` and costs neither a clock call nor memory. A
-//! mail has one record, and each refused recipient has another that names it as its parent. Subject and text
-//! are not logged.
+//! mail has one record, and each refused recipient has a record of its own that names the mail's record as
+//! its parent. Subject and text are not logged.
 
 use std::net::IpAddr;
 
@@ -80,7 +80,7 @@ impl Draft {
         }
     }
 
-    /// Ends the record of a mail that is kept.
+    /// Ends the record of a mail that is accepted.
     pub(crate) fn log_accepted(self, core: &Core) {
         self.end(core, Some(250), None);
     }

@@ -56,8 +56,8 @@ fn core_of(config: Config) -> (Log, Rc<Core>, Receiver<Message>) {
     (log, core, others.pop().expect("the listeners"))
 }
 
-/// The first of `cores` cores, and the receivers of the other cores and of the event listeners. The test
-/// itself acts as the other cores.
+/// Returns the first of `cores` cores, and the receivers of the other cores and of the event listeners. The
+/// test itself acts as the other cores.
 pub(crate) fn core_beside(cores: usize, config: Config) -> (Log, Rc<Core>, Vec<Receiver<Message>>) {
     let recovered = recovery::recover(&config, None, cores, clock::unix_ms()).expect("a store");
     let mut endpoints = Mesh::<Message>::new(cores, 1, RING_MESSAGES).expect("a mesh").into_endpoints();
@@ -86,7 +86,7 @@ pub(crate) fn core_beside(cores: usize, config: Config) -> (Log, Rc<Core>, Vec<R
 /// exceed its own rate.
 #[test]
 fn a_mail_that_waits_for_room_is_held_against_the_rates_once() {
-    // A burst of half a minute's worth: one mail.
+    // The burst is half a minute's worth, which is one mail.
     let rates = Rates { subject_mails_per_minute: 2, ..Rates::default() };
     let (_log, core, _told) = core_of(Config { rates, store_bytes: STORE_BYTES_MIN, ..Config::default() });
     let filler = vec![0; 15 << 20];
@@ -142,7 +142,7 @@ fn listeners_are_told_that_events_were_lost() {
         first.len() < EVENTS_AT_ONCE && first.iter().all(Option::is_some),
         "the ring was full: {first:?}"
     );
-    // The listeners are told of the loss even if no further mail arrives.
+    // The loss is reported to the listeners even if no further mail arrives.
     core.wake_listeners();
     told.try_recv_batch(&mut batch);
     assert_eq!(numbers(&mut batch), [None]);

@@ -61,14 +61,14 @@ impl Note {
     }
 }
 
-/// A note recovered from the log at a start.
+/// A note recovered from the log at startup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecoveredNote {
     /// ID of the mail.
     pub id: MailId,
     /// Inbox of the mail.
     pub inbox: Inbox,
-    /// True if the ID is the mail's ID in its first inbox, under which it is listed over all inboxes.
+    /// True if the ID is the mail's ID in its first inbox, under which it is listed across all inboxes.
     pub is_letter: bool,
     /// True if this inbox has deleted the mail, which other inboxes still have.
     pub is_let_go: bool,

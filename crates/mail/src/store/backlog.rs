@@ -45,7 +45,7 @@ impl Backlog {
         self.queues.iter().all(VecDeque::is_empty)
     }
 
-    /// Number of waiting messages, over all cores.
+    /// Number of waiting messages, across all cores.
     pub(crate) fn len(&self) -> usize {
         self.queues.iter().map(VecDeque::len).sum()
     }
@@ -55,8 +55,7 @@ impl Backlog {
         self.queues[to].push_back(message);
     }
 
-    /// Sends each core its messages in order, until `send` returns a message for which the core's ring has no
-    /// room.
+    /// Sends each core its messages in order, until `send` returns a message because the core's ring is full.
     pub(crate) fn give(&mut self, mut send: impl FnMut(usize, Message) -> Result<(), Message>) {
         for (to, queue) in self.queues.iter_mut().enumerate() {
             while let Some(message) = queue.pop_front() {
@@ -147,7 +146,7 @@ mod tests {
             other.handle_input(&core, b"EHLO x\r\n", core.now_ms(), &mut TurnOutcome::default());
             let said = deliver(&core, &mut other, &here).await.expect("it need not wait");
             assert!(said.starts_with("250"), "{said}");
-            // Once the core continues, it gets all messages in order, and the waiting mail is kept.
+            // Once the core continues, it receives all messages in order, and the waiting mail is stored.
             let mut seen = Vec::new();
             while !core.backlog.borrow().is_empty() {
                 others[0].try_recv_batch(&mut seen);

@@ -1,4 +1,4 @@
-//! Compaction at a start: the records of nearly empty segments are moved together.
+//! Compacts the log at startup: moves the records of nearly empty segments together.
 //!
 //! ```text
 //!  S1 ▣▢▢▢▢▢▢▢▢  S2 ▣▣▢▢▢▢▢▢▢  S3 ▣▣▣▣▣▣▢▢      each run begins a new segment on each core, and leaves it half filled
@@ -25,7 +25,7 @@ use crate::{
     },
 };
 
-/// Bytes that a start may copy, in segments: the copies fit into one segment.
+/// Maximum amount of data that one start may copy, in segments: the copies fit into one segment.
 const SEGMENTS_COPIED_MAX: usize = 1;
 /// A segment is sparse if its live records take at most 1/`SPARSE` of it.
 const SPARSE: usize = 2;

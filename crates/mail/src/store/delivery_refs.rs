@@ -17,7 +17,8 @@ use crate::mailbox::mailboxes::MailId;
 
 #[derive(Debug, Default)]
 struct MailRefs {
-    /// Number of inboxes that have the mail; negative while removals have come before the arrival itself.
+    /// Number of inboxes that have the mail; negative if removals are reported before the mail itself has
+    /// arrived.
     inboxes: i64,
     /// Locations of the deletion records that inboxes have written for the mail.
     markers: Vec<u64>,

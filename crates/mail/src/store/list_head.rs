@@ -2,7 +2,7 @@
 
 use memchr::memchr;
 
-/// Maximum number of bytes kept of a header field: no line is longer (RFC 5322, 2.1.1).
+/// Maximum number of bytes kept from a header field: no line is longer (RFC 5322, 2.1.1).
 pub const FIELD_BYTES_MAX: usize = 998;
 
 /// Bodies of the first From and Subject field, still folded, as slices of the mail.
@@ -14,8 +14,8 @@ pub struct Fields<'a> {
     pub subject: &'a [u8],
 }
 
-/// Finds the fields in the head, which ends at the first empty line. Lines may end in LF alone: lists show
-/// lenient input, too.
+/// Finds the fields in the head, which ends at the first empty line. Lines that end in LF alone are accepted,
+/// so that lists also show the fields of such mails.
 #[must_use]
 pub fn fields(mail: &[u8]) -> Fields<'_> {
     let mut fields = Fields::default();

@@ -1,4 +1,4 @@
-//! Stored mail of each core: the log, the index of inboxes, and recovery at a start.
+//! Stored mail of each core: the log, the index of inboxes, and recovery at startup.
 
 #[cfg(test)]
 pub(crate) mod accept_path_tests;

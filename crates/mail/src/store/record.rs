@@ -10,8 +10,9 @@
 //! A large mail is version 3: everything after its beginning is in separate records
 //! ([`crate::store::core::PART`]), written before this one, in order. Numbers are little-endian. One record
 //! has all recipients of its transaction, each with the mail's ID in that inbox (0 if the inbox was named
-//! before); the first ID identifies the mail over all inboxes. The inbox is stored beside the address, so
-//! that different rules in a later version do not move mails.
+//! before); the first ID identifies the mail across all inboxes. The inbox is stored in addition to the
+//! address, so that mails stay in their inboxes even if a later version maps addresses to inboxes
+//! differently.
 
 use smallvec::SmallVec;
 

@@ -180,7 +180,7 @@ fn m15_a_mail_to_many_is_one_over_all_with_all_its_recipients() {
     assert!(site.page("/inbox/*@*").contains(&whole), "the list leads where it still is");
     assert!(site.page(&whole).contains(&format!("{whole}/raw")));
     assert_eq!(site.get("/inbox/ben@night.test/api/v1/messages").json()["total"], 1);
-    // A mail deleted over all inboxes is gone from each.
+    // A mail that is deleted from the list of all mails is gone from each inbox.
     site.ask("DELETE", "/api/v1/messages", &[], &json!({ "IDs": [ids[0]] }).to_string());
     assert_eq!(site.get("/api/v1/messages").json()["total"], 0);
     for name in ["ben", "cid", "dan"] {

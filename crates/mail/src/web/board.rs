@@ -1,4 +1,4 @@
-//! The list of mails beside the open mail, newest first.
+//! The list of mails, newest first, shown next to the open mail.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -48,11 +48,11 @@ pub(super) struct Row<'a> {
     pub(super) is_read: bool,
     pub(super) tags: Vec<String>,
     gist: Option<Arc<Preview>>,
-    /// True for the mail that is open beside the list.
+    /// True for the mail that is open next to the list.
     pub(super) is_open: bool,
 }
 
-/// Data about a mail that its summary does not have.
+/// Data about a mail that its summary does not contain.
 #[derive(Default)]
 pub(super) struct RowExtras {
     pub(super) is_read: bool,
@@ -223,7 +223,8 @@ impl ListPage {
         (at(place.checked_sub(1)), at(place.checked_add(1)))
     }
 
-    /// Returns the page's position as a query, so that a mail is opened beside the page that lists it.
+    /// Returns the page's position as a query, so that a mail is opened next to the list page that contains
+    /// it.
     pub(super) fn query(&self) -> String {
         if self.skip == 0 { String::new() } else { format!("?skip={}", self.skip) }
     }
@@ -233,16 +234,16 @@ impl ListPage {
 pub(super) struct Board<'a> {
     pub(super) listed: &'a ListPage,
     pub(super) rows: Vec<Row<'a>>,
-    /// Newest mail that the page knows; `None` on pages of older mails, which have no live updates.
+    /// Newest mail that the page shows; `None` on pages of older mails, which have no live updates.
     pub(super) newest: Option<String>,
     pub(super) newer: Option<String>,
     pub(super) older: Option<String>,
-    /// True if a mail is open beside the list.
+    /// True if a mail is open next to the list.
     pub(super) is_open: bool,
 }
 
 impl<M: Mailboxes> App<M> {
-    /// Returns the data about a mail that its summary does not have, without reading the mail.
+    /// Returns the data about a mail that its summary does not contain, without reading the mail.
     pub(super) fn beside(&self, of: &Arc<Summary>) -> RowExtras {
         let (is_read, tags) = self.marks.of(of.id);
         let gist = self.gists.find(std::slice::from_ref(of)).pop().flatten();

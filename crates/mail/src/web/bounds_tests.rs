@@ -164,7 +164,7 @@ fn bodies_have_a_bound_in_sum() {
     assert_eq!(site.ask("POST", "/api/v1/send", &[], &mail.to_string()).status, 200);
 }
 
-/// A list of whole mails is built mail by mail; built at once, 99 mails took 400 MB for each client.
+/// A list of whole mails is built mail by mail; built all at once, 99 mails took 400 MB for each client.
 #[test]
 fn a_list_of_whole_mails_is_made_mail_by_mail() {
     let site = Site::with(Config { http_bytes_max: 2 << 20, ..Config::default() });

@@ -348,8 +348,8 @@ fn an_unbelieved_proxy_on_ipv6_is_no_reader() {
     assert_eq!(written(&house, &local(ALL, "X-Forwarded-For: 203.0.113.9\r\n")).0, 403);
 }
 
-/// A proxy that adds no proxy headers is recognized by other signs, after which all mail together is closed
-/// to this machine.
+/// A proxy that adds no proxy headers is recognized by other signs. From then on, requests from this machine
+/// get no access to all mail together.
 #[test]
 fn a_silent_proxy_closes_all_mail() {
     let signs = [
@@ -380,8 +380,8 @@ fn a_silent_proxy_closes_all_mail() {
     }
 }
 
-/// A token still gives access to all mail after such a sign. A proxy that names its clients does not count as
-/// silent.
+/// A token still gives access to all mail after a silent proxy is recognized. A proxy that names its clients
+/// does not count as silent.
 #[test]
 fn no_sign_closes_all_mail_for_who_has_a_token() {
     let house = site("127.0.0.1:0", Config { token: Some(Token::new(TOKEN).unwrap()), ..Config::default() });
@@ -394,8 +394,8 @@ fn no_sign_closes_all_mail_for_who_has_a_token() {
     assert_eq!(written(&house, &local(ALL, "")).0, 200, "a proxy that names its visitor, and a link");
 }
 
-/// In a network of readers only a header from our own pages' script reveals a silent proxy, because a link
-/// from another site looks like a proxy there.
+/// For a client in a readers' network, only the header that our own pages' script sends reveals a silent
+/// proxy. The other host names are no proof there, because a link from another site looks the same.
 #[test]
 fn a_silent_proxy_among_readers_is_no_reader() {
     let readers = vec!["127.0.0.0/8".parse().unwrap()];

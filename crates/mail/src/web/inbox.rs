@@ -165,7 +165,7 @@ fn in_words(found: &search::SearchOutcome) -> String {
     }
 }
 
-/// Deletes all mails of a scope at once and permanently, for programs.
+/// Deletes all mails of a scope immediately and permanently, for programs.
 pub(super) async fn delete_all<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     RequestScope(scope): RequestScope,

@@ -55,7 +55,7 @@ struct MailStream<M, F> {
     scope: Scope,
     mails: std::vec::IntoIter<Arc<Summary>>,
     shape: F,
-    /// Memory charge of the bytes on their way to the client.
+    /// Memory charge for the bytes being sent to the client.
     held: BudgetGuard,
     /// True once a mail was sent.
     begun: bool,
@@ -67,12 +67,12 @@ struct MailStream<M, F> {
 pub(crate) enum Extent {
     /// The whole mail.
     Whole,
-    /// The mail without its bodies, for which there is no room.
+    /// The mail without its bodies, because there is no room for them.
     Heads,
 }
 
-/// Writes a mail as JSON on a helper, within its client's memory budget: whole, or without its bodies if
-/// these do not fit.
+/// Writes a mail as JSON on a helper thread, within its client's memory budget: whole, or without its bodies
+/// if these do not fit.
 pub(crate) async fn printed<M, F>(
     app: &Arc<App<M>>,
     client: Client,

@@ -1,8 +1,8 @@
 //! Live events of a scope as server-sent events.
 //!
-//! A page names the newest mail that it has (`?after=`, or `Last-Event-ID` when the browser reconnects), and
-//! first gets all later mails, so that no mail is lost between the page and the stream. A client that reads
-//! too slowly is told to reload the page, as queues are bounded.
+//! A page names the newest mail that it shows (`?after=`, or `Last-Event-ID` when the browser reconnects),
+//! and first gets all later mails, so that no mail is lost between the page and the stream. A client that
+//! reads too slowly is told to reload the page, because queues are bounded.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -79,7 +79,7 @@ pub(crate) enum LiveEvent {
     Missed,
 }
 
-/// Stream of a scope's events from a point on.
+/// Stream of a scope's events, beginning at a given point.
 pub(crate) struct ScopeEvents {
     scope: Scope,
     events: Receiver<Event>,
@@ -90,8 +90,8 @@ pub(crate) struct ScopeEvents {
 }
 
 impl ScopeEvents {
-    /// Subscribes from now on, beginning with the mails after `known` (all mails for `Some(None)`, no earlier
-    /// ones for `None`).
+    /// Subscribes to the scope's events. The stream begins with the stored mails that arrived after `known`:
+    /// with all stored mails for `Some(None)`, and with none for `None`.
     pub(crate) async fn new<M: Mailboxes>(
         app: &Arc<App<M>>,
         client: Client,
@@ -99,8 +99,8 @@ impl ScopeEvents {
         known: Option<Option<MailId>>,
     ) -> Result<Self, Fault> {
         let listener = app.listener(client).await?;
-        // Events are subscribed before mails are listed: a mail that arrives between the two is sent twice,
-        // and the page recognizes its ID.
+        // The stream subscribes to events before it lists mails. A mail that arrives between the two is
+        // therefore sent twice, and the page detects the duplicate by its ID.
         let events = app.mailboxes.events();
         let mut arrivals = Self { scope, events, missed: Vec::new(), too_many_missed: false, listener };
         if let Some(known) = known {

@@ -1,5 +1,5 @@
-//! Tests that waits and lists look again after lost events, so that none waits for a mail that is already
-//! stored.
+//! Tests that waits and lists repeat their lookup after events were lost, so that they do not wait for a mail
+//! that is already stored.
 
 use std::{
     io::{BufRead, BufReader},

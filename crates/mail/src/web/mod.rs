@@ -99,14 +99,14 @@ impl Web {
         Arc::clone(&self.counters)
     }
 
-    /// Accepts no more requests, lets running ones finish for at most five seconds, and ends live streams at
-    /// once. Returns after ten seconds at the latest.
+    /// Accepts no more requests, lets running ones finish for at most five seconds, and ends live streams
+    /// immediately. Returns after ten seconds at the latest.
     pub fn stop(mut self) {
         self.finish();
     }
 
     fn finish(&mut self) {
-        // The send fails if the server has ended by itself.
+        // The send fails if the server has already ended.
         let _ = self.stop.send(true);
         for hanging in join_within(THREADS_TIME_MAX, std::mem::take(&mut self.threads)) {
             let name = hanging.thread().name().unwrap_or_default();
@@ -170,7 +170,7 @@ pub fn serve<M: Mailboxes>(listener: TcpListener, mailboxes: M, config: Config) 
     let counters: Arc<dyn Source> = Arc::clone(&app.counters) as Arc<dyn Source>;
     threads.push(std::thread::Builder::new().name("mail-web".to_owned()).spawn(move || {
         runtime.block_on(run(listener, secured, app, stopping));
-        // A render that is still running is not waited for.
+        // The shutdown does not wait for a render that is still running.
         runtime.shutdown_background();
     })?);
     Ok(Web { address, counters, stop, threads })

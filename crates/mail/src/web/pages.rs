@@ -25,7 +25,8 @@ struct Home<'a> {
     totals: Totals,
     all_mail: AllMail,
     readers: String,
-    /// Description of the sign that revealed a proxy, if all mail is closed because of it; otherwise empty.
+    /// Description of the sign that revealed a proxy, if access to all mail is denied because of it;
+    /// otherwise empty.
     why_closed: String,
 }
 

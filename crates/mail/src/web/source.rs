@@ -1,7 +1,7 @@
 //! Raw mail, sent piece by piece: a response holds no more memory for a large mail than for a small one.
 //!
-//! If a piece is damaged, or its mail is deleted meanwhile, the response ends before its announced length,
-//! and every client notices that it is incomplete.
+//! If a piece is damaged, or its mail is deleted while the response is sent, the response ends before its
+//! announced length, and every client notices that it is incomplete.
 
 use std::{io, sync::Arc, time::Duration};
 

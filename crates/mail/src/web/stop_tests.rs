@@ -1,4 +1,4 @@
-//! Tests that a stop ends within its own time limit, whatever the server's threads do.
+//! Tests that a stop ends within its own time limit, no matter what the server's threads do.
 
 use std::{sync::mpsc::channel, thread};
 

@@ -9,8 +9,8 @@
 //! APIs show these mails as long as the store has them.
 //!
 //! *Writer:* the web's thread. *Bound:* [`LEAVING_MAX`] mails; mails for which there is no room are deleted
-//! at once. One client may use half of the room that the others leave, so that no client can take the undo
-//! away from all others.
+//! at once. One client may use half of the room that other clients leave free, so that no client can take the
+//! undo away from all others.
 #![expect(
     clippy::disallowed_types,
     reason = "one thread asks; a lock is what makes that a property of the type"
@@ -32,7 +32,7 @@ use crate::web::serve::{
 
 /// Time during which a deletion can be undone.
 pub(super) const LEAVING_TIME: Duration = Duration::from_secs(10);
-/// Maximum number of mails that wait for their deletion, of all inboxes.
+/// Maximum number of mails that wait to be deleted, over all inboxes.
 pub(super) const LEAVING_MAX: usize = 10_000;
 
 pub(crate) struct UndoTable {
@@ -98,7 +98,7 @@ impl UndoTable {
         self.state().mails.values().filter(|leaver| leaver.is_hidden_from(scope)).count() as u64
     }
 
-    /// Returns how many mails of a batch of this list can still be restored.
+    /// Returns how many mails in a batch that was deleted from this list can still be restored.
     pub(super) fn batch(&self, name: u64, scope: &Scope) -> Option<usize> {
         self.state().batches.get(&name).filter(|batch| batch.scope == *scope).map(|batch| batch.mails.len())
     }
@@ -144,8 +144,8 @@ impl UndoTable {
 }
 
 impl<M: Mailboxes> App<M> {
-    /// Deletes mails of a list, with a delay if there is room. Returns the batch's ID if the deletion can be
-    /// undone.
+    /// Deletes mails from a list. If there is room, the deletion is delayed and can be undone, and the
+    /// batch's ID is returned.
     pub(super) async fn delete_with_undo(
         self: &Arc<Self>,
         client: Client,

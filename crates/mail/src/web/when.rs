@@ -1,4 +1,4 @@
-//! Formatting of times and sizes.
+//! Formats times and sizes.
 //!
 //! A list has four of these texts per row, so they are built digit by digit in place, without a formatter and
 //! without allocations.
@@ -86,7 +86,7 @@ impl PartialEq<&str> for ShortText {
     }
 }
 
-/// Formats a time in UTC, with `between` between date and time.
+/// Formats a time in UTC, with the separator `between` between date and time.
 fn moment(ms: u64, between: &str) -> ShortText {
     let DateTime { year, month, day, hour, minute, second, .. } =
         DateTime::from_timestamp((ms / 1000).cast_signed());
@@ -96,7 +96,7 @@ fn moment(ms: u64, between: &str) -> ShortText {
     two(two(hours, minute).text(":"), second)
 }
 
-/// Formats a time by RFC 3339 in UTC, to the millisecond, for programs.
+/// Formats a time as in RFC 3339, in UTC and with milliseconds, for programs.
 pub(crate) fn iso(ms: u64) -> ShortText {
     moment(ms, "T").text(".").padded(ms % 1000, 3).text("Z")
 }

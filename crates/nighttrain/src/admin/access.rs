@@ -52,12 +52,13 @@ impl Token {
         cache::PurgeToken::new(self.0.as_bytes())
     }
 
-    /// Returns the secret of accelerators that share keys.
+    /// Returns the token as the secret that peer accelerators have in common.
     pub(crate) fn to_peers(&self) -> cache::PeerSecret {
         cache::PeerSecret::new(self.0.as_bytes())
     }
 
-    /// Returns the secrets of accelerators that share certificates: the first token seals, every token opens.
+    /// Converts the tokens into the secrets of accelerators that share certificates: the first token
+    /// encrypts, and any of them decrypts.
     pub(crate) fn to_cluster(tokens: &(Self, Vec<Self>)) -> cluster::Secrets {
         let bytes = |token: &Self| token.0.as_bytes().to_vec();
         cluster::Secrets::new(bytes(&tokens.0), tokens.1.iter().map(bytes))
@@ -168,7 +169,7 @@ impl Access {
     }
 }
 
-/// Returns whether this `Host` is an IP address or `localhost`, which nobody else can control.
+/// Returns whether this `Host` is an IP address or `localhost`, names that an attacker cannot control.
 fn is_unspoofable(host: &str) -> bool {
     let name = match host.rsplit_once(':') {
         // A colon inside brackets belongs to the address.

@@ -25,9 +25,9 @@ use crate::{
     settings::Settings,
 };
 
-/// Timeout of an answer. The server answers from its own memory; if it takes longer, it hangs.
+/// Timeout for an answer. The server answers from its own memory, so a longer wait means that it hangs.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
-/// Timeout of a cluster-wide purge: the server may wait for twice the longest lease of the cluster.
+/// Timeout for a cluster-wide purge: the server may wait for twice the longest lease of the cluster.
 const EVERYWHERE_TIME_MAX: Duration = Duration::from_secs(150);
 
 /// Fetches the server's counters as JSON or as a table.
@@ -111,7 +111,8 @@ pub(crate) fn purge(settings: &Settings, task: &PurgeTask) -> Result<String, Fai
     Ok(done)
 }
 
-/// Lists the server's bans, one per line: when it was added, how far the lurker is, and the expression.
+/// Lists the server's bans, one per line: when it was added, how far the ban lurker has come, and the
+/// expression.
 fn bans(server: &Server) -> Result<String, Failure> {
     let (said, text) = server.said(server.authorized(server.agent.get(server.url("/purge"))).call())?;
     let bans = said.as_array().ok_or_else(|| server.unexpected(200, &text))?;

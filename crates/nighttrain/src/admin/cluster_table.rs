@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::admin::{explained::plain, stat::thousands};
 
-/// Returns the JSON that the admin server answers.
+/// Returns the cluster's status as the JSON that the admin server sends.
 pub(crate) fn said(look: &ClusterStatus, lease_left_ms: Option<u64>) -> Value {
     let instance = |seen: &InstanceStatus| {
         json!({

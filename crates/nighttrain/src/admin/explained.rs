@@ -1,8 +1,8 @@
-//! An explanation as a readable table: one aligned line for each state, wrapped at the width of a page.
+//! An explanation as a readable table: one aligned row for each step, with its text wrapped at 80 columns.
 
 use serde_json::Value;
 
-/// Width in columns of the explaining text.
+/// Width of the explanatory text, in columns.
 const WORDS_COLUMNS: usize = 80;
 
 /// Formats the JSON of `/explain` as text lines.

@@ -12,7 +12,8 @@ use serde_json::json;
 
 use super::{Admin, error};
 
-/// Answers 200 with the process and its descriptors. The kernel decides which processes may open them.
+/// Answers 200 with the process ID and the descriptors of the shared memory. The kernel decides which
+/// processes may open them.
 pub(super) async fn log(State(admin): State<Arc<Admin>>) -> Response {
     let Some(journal) = &admin.journal else {
         return error(StatusCode::NOT_FOUND, "no transaction log on this server; its own log has the reason");

@@ -8,8 +8,7 @@
 //!                                              └─▶ Purger::purge, explain, objects (block: on a helper thread)
 //! ```
 //! Every server has the same pages; `/purge` exists where there is an accelerator. The admin server shares no
-//! thread with the event loops: a scrape costs a request nothing but the reading of its counters' cache
-//! lines.
+//! thread with the event loops: a scrape affects requests only by reading the cache lines of their counters.
 //!
 //! | path | answer |
 //! |---|---|
@@ -17,13 +16,13 @@
 //! | `/metrics` | OpenMetrics text for Prometheus |
 //! | `/stat` | JSON with stable names; the same as a table with `Accept: text/plain` |
 //! | `/healthz` | 200 while this process can answer |
-//! | `/readyz` | 200 while it takes requests, else 503 |
+//! | `/readyz` | 200 while it accepts requests, else 503 |
 //! | `POST /purge?url=` | drops one URL from the store |
 //! | `POST /purge?tag=&tag=`, `?all` | purges the objects that have one of these tags, or everything |
 //! | `POST /purge?ban=` | purges the objects that match an expression |
 //! | … `&everywhere`, `&local` | … and waits until every accelerator of the cluster has purged; or purges this one only |
 //! | `/cluster` | JSON: the state of the cluster of accelerators, and its instances |
-//! | … `&soft` | … softly, also a URL: the object becomes stale and stays |
+//! | … `&soft` | … softly: the objects, or the URL's object, become stale but stay stored |
 //! | `GET /purge` | the active bans, as JSON |
 //! | `/explain?url=&method=&header=` | JSON: how such a request would be handled, and which rule decides |
 //! | `/objects?match=&limit=` | JSON: the objects in memory, or those that match an expression |
@@ -84,7 +83,7 @@ pub(crate) trait OperatorView: Send + Sync + 'static {
     /// Returns the registry of the server's counters.
     fn registry(&self) -> Arc<Registry>;
 
-    /// Returns whether the server takes requests: every loop listens, and no drain has begun.
+    /// Returns whether the server accepts requests: every loop listens, and no drain has begun.
     fn is_ready(&self) -> bool;
 
     /// Returns the certificates that the server presents, or will present.
@@ -93,8 +92,8 @@ pub(crate) trait OperatorView: Send + Sync + 'static {
     }
 }
 
-/// Maximum number of purges and queries under way at once; more are answered 503. Each may wait for a core,
-/// on a thread of its own.
+/// Maximum number of purges and queries under way at once; more are answered 503. Each runs on a thread of
+/// its own, where it may wait for a core.
 const PURGES_MAX: usize = 8;
 
 struct Admin {
@@ -255,7 +254,7 @@ fn error(status: StatusCode, message: &str) -> Response {
 }
 
 impl Admin {
-    /// Runs a query of the accelerator on a thread that may block. At most [`PURGES_MAX`] run at once.
+    /// Runs a query on the accelerator on a thread that may block. At most [`PURGES_MAX`] run at once.
     ///
     /// # Errors
     /// Returns the error response for the client: 503 if too many run, 404 if there is no accelerator.
@@ -314,8 +313,8 @@ async fn purge(State(admin): State<Arc<Admin>>, Query(query): Query<Vec<(String,
     }
 }
 
-/// Purges on this accelerator, then broadcasts the purge. Returns the answer, and a note on what has not been
-/// done.
+/// Purges on this accelerator, then broadcasts the purge. Returns the answer, and a note if the broadcast
+/// failed or is incomplete.
 fn carry_out(accelerator: &dyn Purger, wanted: &PurgeQuery) -> Result<(Value, Option<String>), PurgeError> {
     let PurgeQuery { what, is_soft, reach } = wanted;
     let mut done = match what {

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::{Admin, error};
 use crate::services::accelerator::{ObjectSeen, Objects, ObjectsError};
 
-/// Rows of an answer if the query has no `limit`.
+/// Number of rows in an answer if the query has no `limit`.
 const ROWS: usize = 50;
 
 /// Parses the expression and the number of rows; `None` if the query has unknown or invalid parameters.

@@ -1,4 +1,4 @@
-//! The stored objects as a readable table: one line each, numbers aligned, the address last.
+//! The stored objects as a readable table: one line per object, numbers aligned, the address last.
 
 use serde_json::Value;
 

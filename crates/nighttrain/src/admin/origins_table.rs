@@ -1,4 +1,4 @@
-//! The origins' servers as a readable table: one line each, numbers aligned, the name last.
+//! The origins' servers as a readable table: one line per server, numbers aligned, the name last.
 
 use serde_json::Value;
 

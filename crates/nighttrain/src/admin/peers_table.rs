@@ -1,11 +1,11 @@
-//! The accelerators that share keys, as JSON and as a readable table.
+//! The peers, which share cache keys with this accelerator, as JSON and as a readable table.
 
 use cache::PeerSeen;
 use serde_json::{Value, json};
 
 use crate::admin::{explained::plain, stat::thousands};
 
-/// Returns the JSON of `/cluster` or `/stat` for the accelerators that share keys.
+/// Returns the peers as the JSON of `/cluster` or `/stat`.
 pub(crate) fn said(peers: &[PeerSeen]) -> Value {
     let peer = |peer: &PeerSeen| {
         json!({

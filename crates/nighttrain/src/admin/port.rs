@@ -1,5 +1,5 @@
-//! A port that serves pages, such as admin or monitoring. Its connection slots are few: an idle connection is
-//! closed in favour of one that sends requests.
+//! A port that serves HTTP pages, such as the admin port or the feed's monitoring port. It has few connection
+//! slots: an idle connection is closed to make room for one that sends requests.
 
 use std::{io, net::SocketAddr, sync::Arc};
 
@@ -12,7 +12,7 @@ use super::PURGES_MAX;
 /// Maximum number of connections: a scraper that leaks connections must not exhaust the process's file
 /// descriptors.
 const CONNECTIONS_MAX: usize = 64;
-/// Maximum number of connections from one address of another machine.
+/// Maximum number of connections from one remote address.
 const ADDRESS_CONNECTIONS_MAX: usize = 16;
 
 /// A bound port, and the runtime that will serve it.
@@ -51,7 +51,7 @@ impl Port {
         Arc::new(self.listener.counters())
     }
 
-    /// Serves `pages` on a thread of its own until the process ends; under TLS if `tls` is given.
+    /// Serves `pages` on a thread of its own until the process ends; over TLS if `tls` is given.
     ///
     /// # Errors
     /// Returns the system's error if the thread cannot start.

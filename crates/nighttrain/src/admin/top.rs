@@ -27,7 +27,7 @@ use crate::{
 /// Clears the terminal and moves the cursor to the upper left corner (ECMA-48: ED, CUP).
 const CLEAR: &str = "\x1b[2J\x1b[H";
 
-/// Shows frames until the server is gone, or at most `frames` of them.
+/// Shows frames until the server no longer answers, or until `frames` of them have been shown.
 pub(crate) fn top(settings: &Settings, interval: Duration, frames: Option<u64>) -> Result<(), Failure> {
     let mut out = std::io::stdout();
     let clear = if out.is_terminal() { CLEAR } else { "" };

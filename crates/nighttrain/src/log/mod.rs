@@ -64,7 +64,7 @@ pub(crate) fn parse_filter(text: &str) -> Result<EnvFilter, String> {
                 .to_owned(),
         );
     }
-    // tracing-subscriber takes any lone word as a module's name, so that `--log verbose` would log nothing.
+    // tracing-subscriber takes any single word as a module's name, so that `--log verbose` would log nothing.
     if let Some(word) = text.split(',').find(|word| !is_level(word) && !word.contains(['=', '['])) {
         return Err(format!(
             "invalid log level `{word}`: expected error, warn, info, debug, trace or off; by part, such as cache=debug"

@@ -1,23 +1,24 @@
-//! The limit on open files (`RLIMIT_NOFILE`), and the share of it that connections to origins may take.
+//! The limit on open files (`RLIMIT_NOFILE`), and the share of it that is available for connections to
+//! origins.
 
 use cache::config::{Config, ORIGIN_CONNECTIONS_MAX};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Minimum number of exchanges per origin server and core, even if few files may be open.
+/// Minimum number of exchanges per origin server and core, even if the limit on open files is low.
 const EXCHANGES_MIN: u64 = 256;
 
-/// Raises the limit of open files as far as the process may, and returns the new limit.
+/// Raises the limit on open files as far as the process is allowed to, and returns the new limit.
 pub(crate) fn raise() -> u64 {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current != maximum {
-        // If the system refuses, the lower limit stays.
+        // If the system refuses, the lower limit remains in force.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
     }
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// Lowers the default limit of connections to origins, so that half of the file descriptors are left to
-/// clients and to the store. Logs a warning when it does.
+/// Lowers the default limit on connections to origins, so that half of the file descriptors remain for
+/// clients and for the store. Logs a warning when it does.
 pub(crate) fn fit(config: &mut Config, files: u64, cores: u64) {
     let asked = config.limits.origin_connections_max;
     let fits = fitting(asked, files, cores);
@@ -31,7 +32,7 @@ pub(crate) fn fit(config: &mut Config, files: u64, cores: u64) {
 }
 
 fn fitting(asked: usize, files: u64, cores: u64) -> usize {
-    // A value that was configured is not changed.
+    // A value set in the configuration is not changed.
     if asked != ORIGIN_CONNECTIONS_MAX {
         return asked;
     }

@@ -6,7 +6,7 @@
 //!  soft limit of descriptors, raised to the hard one ──▶ connections, less a quarter for origins, files and the admin port
 //! ```
 //! A process that needs more memory than its container allows is killed days after its start, when its stores
-//! have filled. The start therefore reports this, with a limit that would suffice.
+//! have filled. The server therefore reports this at startup, with a limit that would suffice.
 
 pub(crate) mod descriptors;
 pub(crate) mod residency;
@@ -37,15 +37,15 @@ const FEED_LINKS_BYTES: u64 = 16 * MIB;
 const SUM_BYTES: u64 = 512 * MIB;
 /// Size of the accelerator's store that [`SUM_BYTES`] assumes.
 const STORE_BYTES: u64 = 256 * MIB;
-/// Sixteenths of the client memory that are reserved for one purpose each: answers that are passed through,
-/// bytes that origins send over HTTP/2 ahead of their readers, and requests that wait for another account's
-/// reply.
+/// Sixteenths of the client memory, each reserved for one purpose: answers that are passed through, HTTP/2
+/// data that origins have sent and that no client has read yet, and requests that wait for a reply from
+/// another account.
 const PASSING_SIXTEENTHS: usize = 2;
 const ORIGIN_STREAMS_SIXTEENTHS: usize = 4;
 const WAITING_REQUESTS_SIXTEENTHS: usize = 1;
 /// Minimum number of HTTP/2 windows that a core has for origins.
 const ORIGIN_STREAMS_MIN: usize = 16;
-/// Divisor of the reserved descriptors: a quarter is reserved for origins, files, pages and the admin port.
+/// Divisor for the reserved descriptors: a quarter is reserved for origins, files, pages and the admin port.
 const KEPT_ONE_IN: u64 = 4;
 
 /// Servers that a process runs.
@@ -63,11 +63,11 @@ impl ServerSet {
     pub(crate) const MAIL: Self = Self { cache: false, feed: false, ..Self::ALL };
 }
 
-/// Memory that one part of the servers needs.
+/// Memory that one component of the servers needs.
 struct MemoryRow {
     bytes: u64,
     what: &'static str,
-    /// True if the memory fills in any case; false if only clients can make it fill.
+    /// True if the memory fills up in normal operation; false if only clients can fill it.
     is_filled: bool,
 }
 
@@ -196,10 +196,10 @@ pub(crate) fn share_client_memory(settings: &mut Settings, servers: ServerSet) {
 /// Checks that there is memory for all servers. Returns a warning if it may not suffice.
 ///
 /// # Errors
-/// Returns `Failure::Configuration` if the stores alone need more than there is.
+/// Returns `Failure::Configuration` if the stores alone need more memory than is available.
 pub(crate) fn check_memory(settings: &Settings, servers: ServerSet) -> Result<Option<String>, Failure> {
-    // A store on a file needs additional memory in proportion to its size. An accelerator that runs alone
-    // does its own check for this.
+    // A file-backed store needs additional memory in proportion to its size. An accelerator that runs alone
+    // makes this check itself.
     if settings.cache.store.is_some() && servers.cache && !servers.feed && !servers.mail {
         return Ok(None);
     }
@@ -210,7 +210,7 @@ pub(crate) fn check_memory(settings: &Settings, servers: ServerSet) -> Result<Op
         .map_err(|message| Failure::Configuration(vec![Fault { place: "memory".to_owned(), message }]))
 }
 
-/// Raises the limit of open files, and lowers the servers' connection limits so that descriptors remain for
+/// Raises the limit on open files, and lowers the servers' connection limits so that descriptors remain for
 /// the rest. Returns a warning if the limits are lower than configured.
 pub(crate) fn fit_descriptors(settings: &mut Settings, servers: ServerSet) -> Option<String> {
     fit_connections(settings, servers, descriptors::raise())

@@ -13,9 +13,9 @@ use serde_json::json;
 
 use crate::{failure::Failure, settings::units::size_for_people};
 
-/// Number of cells of the map: a terminal line.
+/// Number of cells in the map, which fills one terminal line.
 const CELLS: u64 = 64;
-/// Maximum number of samples of a cell.
+/// Maximum number of samples per cell.
 const SAMPLES: u64 = 16;
 /// Bytes of a sample, the range of one `mincore` call.
 const SAMPLE_BYTES: u64 = 1 << 20;

@@ -12,7 +12,7 @@ use crate::{failure::Failure, settings::units::size_text};
 ///
 /// # Errors
 /// Returns `Failure::Failed` if the file cannot be opened (in use, not a store, another version, truncated),
-/// or if anything in it is damaged: then the message is the whole text.
+/// or if anything in it is damaged: the message then contains the whole text.
 pub(crate) fn verify(path: &Path) -> Result<String, Failure> {
     let checked = check(path).map_err(|error| Failure::Failed(error.to_string()))?;
     let mut text = explained(path, &checked);
@@ -35,7 +35,7 @@ pub(crate) fn verify(path: &Path) -> Result<String, Failure> {
     Err(Failure::Failed(text))
 }
 
-/// Describes the contents of a file of purges.
+/// Describes the contents of the file that records purges.
 fn told(seen: &PurgesSeen) -> String {
     let PurgesSeen { path, bytes, purged, bans, torn_bytes, is_foreign } = seen;
     let path = path.display();
@@ -50,7 +50,7 @@ fn told(seen: &PurgesSeen) -> String {
     format!("{path}: {purged} purged tags and addresses, {bans} bans, {}{torn}\n", size_text(*bytes))
 }
 
-/// Returns the contents of the file, for people or as JSON.
+/// Returns the contents of the file, as readable text or as JSON.
 ///
 /// # Errors
 /// Returns `Failure::Failed` if the file cannot be opened.

@@ -30,7 +30,7 @@ use crate::{
     settings::{Section, Setting, Settings, units::size_text},
 };
 
-/// Function that chooses the origin of a configuration that names none.
+/// Function that chooses the origin for a configuration that names none.
 pub(crate) type OriginChoice = Box<dyn Fn(&Settings) -> Option<Origin> + Send + Sync>;
 
 #[expect(clippy::disallowed_types, reason = "taken once in ten seconds")]
@@ -70,7 +70,7 @@ pub(crate) trait Purger: Send + Sync + 'static {
         None
     }
 
-    /// Returns the accelerators that share keys, including this one.
+    /// Returns the accelerators among which the cache keys are divided, including this one.
     fn peers(&self) -> Vec<PeerSeen> {
         Vec::new()
     }
@@ -96,13 +96,13 @@ pub(crate) trait Purger: Send + Sync + 'static {
 pub(crate) struct Accelerator {
     running: ServerHandle<Server>,
     addresses: Vec<SocketAddr>,
-    /// Description of the origin for the announcement and the log.
+    /// Description of the origin, for the startup announcement and the log.
     in_front_of: String,
     memory_bytes: u64,
     store: Option<(PathBuf, u64)>,
     /// Certificates of the process; `None` without TLS.
     certificates: Option<Arc<Certificates>>,
-    /// Origin of misses for hosts that no site names.
+    /// Function that returns the origin for hosts that no site names.
     origin_of: OriginChoice,
     /// Periodic report of savings; `None` if the accelerator is one of several servers.
     savings: Option<Lock<SavingsLine>>,
@@ -111,8 +111,8 @@ pub(crate) struct Accelerator {
 }
 
 impl Accelerator {
-    /// Starts the accelerator. With `tells_savings` it prints its savings on stdout from time to time. With
-    /// `certificates`, clients can also connect by TLS, and missing certificates are obtained from now on.
+    /// Starts the accelerator. With `tells_savings` it periodically prints its savings on stdout. With
+    /// `certificates`, clients can also connect over TLS, and missing certificates are obtained from now on.
     ///
     /// # Errors
     /// Returns a `Failure` that says what prevents the start.
@@ -173,7 +173,7 @@ impl Accelerator {
         self.clustered.as_ref().and_then(|clustered| clustered.counters())
     }
 
-    /// Sets the accelerators that share keys from now on.
+    /// Sets the accelerators among which the cache keys are divided from now on.
     pub(crate) fn share_keys_with(&self, live: &[PeerAt]) {
         let outcome = self.running.ask(|server| server.set_peers(live));
         if let Some(Err(error)) = outcome {
@@ -188,7 +188,7 @@ impl Accelerator {
 }
 
 /// Settings that take effect only after a restart, in addition to those of the cluster, of peers and of the
-/// certificate authority: listening addresses, the store, and what is reserved at the start.
+/// certificate authority: listening addresses, the store, and the resources that are reserved at startup.
 const ONLY_AT_START: &[&str] = &[
     "listen",
     "listen-unix",
@@ -368,7 +368,7 @@ impl Service for Accelerator {
         drained
     }
 
-    /// Stops after the mail pages, which the accelerator may be in front of.
+    /// Drains after mail, because the accelerator may be the proxy in front of mail's pages.
     fn stage(&self) -> u8 {
         1
     }

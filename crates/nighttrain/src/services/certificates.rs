@@ -32,7 +32,8 @@ use crate::{
 #[expect(clippy::disallowed_types, reason = "taken once in ten seconds")]
 type Lock<T> = std::sync::Mutex<T>;
 
-/// The certificate table, the files behind it, and the ACME client that obtains the rest.
+/// The certificate table, the files from which it is filled, and the ACME client that obtains all other
+/// certificates.
 pub(crate) struct Certificates {
     /// TLS listener and certificate table of the servers.
     pub(crate) tls: Tls,
@@ -43,7 +44,7 @@ pub(crate) struct Certificates {
     client: OnceLock<acme::Client>,
 }
 
-/// Certificate files, and their stamps at the last read.
+/// Certificate files, with their size and modification time when they were last read.
 struct PairFiles {
     pairs: Vec<Pair>,
     stamps: Vec<FileStamp>,
@@ -70,7 +71,7 @@ pub(crate) struct CertificateStatus {
 }
 
 impl Certificates {
-    /// Loads the certificates of the settings; `None` without TLS.
+    /// Loads the certificates that the settings name; `None` without TLS.
     ///
     /// # Errors
     /// Returns a `Fault` that describes what is wrong with the settings or the files.
@@ -116,7 +117,7 @@ impl Certificates {
         self.client.get().map(acme::Client::counters)
     }
 
-    /// Returns a line for the start that lists the names to obtain certificates for.
+    /// Returns the startup line that lists the names for which certificates will be obtained.
     pub(crate) fn announcement(&self) -> Option<String> {
         let config = self.to_obtain.as_ref()?;
         let names: Vec<_> = config.names.iter().take(3).map(ToString::to_string).collect();
@@ -246,7 +247,7 @@ fn hosts_without(settings: &Settings, of_files: &[Arc<Certificate>]) -> Vec<Name
             match text.parse() {
                 _ if is_covered => {}
                 Ok(name) => names.push(name),
-                // Only a warning: perhaps no client connects to this host by TLS.
+                // Only a warning: perhaps no client connects to this host over TLS.
                 Err(wrong) => {
                     tracing::warn!("cannot obtain a certificate for the site at {}: {wrong}", site.place)
                 }

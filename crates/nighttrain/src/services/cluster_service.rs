@@ -90,7 +90,7 @@ impl ClusterService {
         self.ask(|cluster| (cluster.status(), self.membership.lease_left_ms()))
     }
 
-    /// Returns a line for the start.
+    /// Returns the startup line that names the cluster's servers.
     pub(crate) fn announcement(&self) -> String {
         let servers: Vec<_> =
             self.config.servers.iter().map(|server| cluster::without_secret(server)).collect();

@@ -207,7 +207,7 @@ impl Service for Feed {
         self.running.begin_drain();
     }
 
-    /// Returns the lame duck's own times plus a margin for pending messages.
+    /// Returns the grace period and the duration of lame duck mode, plus a margin for pending messages.
     fn drain_time(&self, _: &Settings) -> Duration {
         let config = self.config.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         config.lame_duck_grace_period + config.lame_duck_duration + DRAIN_MARGIN

@@ -4,8 +4,8 @@
 //!  loops (crate mail) ◀── SMTP, LMTP     thread "mail-web": pages, APIs
 //!        ▲ queries ────────────────────────────┘
 //! ```
-//! A stop first lets mails in progress finish, then writes everything to the store, and finally stops the
-//! pages. SIGHUP reads the ban list again.
+//! When the service stops, it first lets mails in progress finish, then writes everything to the store, and
+//! finally stops the pages. On SIGHUP it reads the ban list again.
 
 use std::{
     future::Future,
@@ -85,14 +85,14 @@ pub(crate) struct MailService {
     mailstore: Mailstore,
     addresses: Addresses,
     pages: SocketAddr,
-    /// Certificates for clients that connect by TLS.
+    /// Certificates for clients that connect over TLS.
     shown: Option<CertificateSource>,
     has_pages_under_tls: bool,
     /// Last line of the announcement, which says who may see the mail of all inboxes.
     all_mail: &'static str,
-    /// Description of the mail store for people.
+    /// Human-readable description of the mail store.
     kept: String,
-    /// Location of the search index, which exists only beside a store on a file.
+    /// Location of the search index; `None` unless the mail store is file-backed.
     index: Option<IndexLocation>,
 }
 
@@ -237,7 +237,7 @@ impl Service for MailService {
         whole
     }
 
-    /// Drains first: its events still go to the other services.
+    /// Drains first, because the other services must still receive its events.
     fn stage(&self) -> u8 {
         0
     }

@@ -6,7 +6,7 @@ use engine::meter::{Family, Registry, Source};
 
 use crate::{admin::OperatorView, services::certificates::CertificateStatus};
 
-/// Combination of servers: it has the counters of all of them, and is ready when all of them are.
+/// A combination of servers. It has the counters of all of them, and is ready when all of them are.
 pub(crate) struct CombinedServers {
     parts: Vec<Arc<dyn OperatorView>>,
     registry: Arc<Registry>,
@@ -23,7 +23,7 @@ impl Source for RegistrySource {
 }
 
 impl CombinedServers {
-    /// Combines servers; `beside` has further sources of counters.
+    /// Combines servers; `beside` contains additional sources of counters.
     pub(crate) fn new(parts: Vec<Arc<dyn OperatorView>>, beside: Vec<Arc<dyn Source>>) -> Self {
         let mut registry = Registry::new();
         for part in &parts {

@@ -1,8 +1,9 @@
-//! Common parts of all servers' commands: the configuration, now and at SIGHUP, the signals, and the stop.
+//! Common parts of all servers' commands: the configuration, at startup and at SIGHUP, the signals, and the
+//! stop.
 //!
 //! ```text
 //!  flags, environment, file ──ConfigSources──▶ ActiveSettings ──▶ RunningCommand: active settings, the log's filter, the admin token
-//!  SIGHUP           the configuration is read, checked and applied; log and token follow; settings that need a restart are logged
+//!  SIGHUP           the configuration is read, checked and applied, with the log's filter and the token; settings that need a restart are logged
 //!  SIGTERM, SIGINT  the server drains on a thread that may block; a second signal ends the process at once
 //!  SIGQUIT          as SIGTERM, for operators who know nginx
 //!  SIGUSR1          log and access log are reopened after a rotation; a log without a file logs that
@@ -81,7 +82,7 @@ pub(crate) fn admin_by_default(in_force: &mut ActiveSettings, address: SocketAdd
 pub(crate) struct RunningCommand {
     /// Configuration that was read last.
     in_force: ActiveSettings,
-    /// Configuration at the start; settings that only a restart changes still have these values.
+    /// Configuration at the start; settings that take effect only after a restart still have these values.
     at_start: ActiveSettings,
     sources: ConfigSources,
     filter: FilterHandle,
@@ -249,7 +250,7 @@ impl RunningCommand {
     }
 }
 
-/// Returns a failure for one wrong setting.
+/// Returns the failure for a setting with a wrong value.
 pub(crate) fn fault(key: &str, message: String) -> Failure {
     Failure::Configuration(vec![Fault { place: key.to_owned(), message }])
 }
@@ -266,7 +267,7 @@ fn token_of(settings: &Settings) -> Result<Option<watch::Sender<Token>>, Failure
     Ok(Some(watch::Sender::new(token)))
 }
 
-/// Makes a panic in any thread end the process: a server that goes on with one loop less, or with an
+/// Makes a panic in any thread end the process: a server that continues with one loop missing, or with an
 /// inconsistent store, is worse than one that is restarted.
 fn stop_on_panic() {
     let show = std::panic::take_hook();

@@ -20,7 +20,8 @@ use crate::{
 const CRAWLERS: &str = "Crawlers and strangers";
 /// Maximum size of a list; the largest that is published has a few hundred kilobytes.
 const LIST_BYTES_MAX: u64 = 4 << 20;
-/// Maximum number of networks in all lists: each miss of a crawler is compared with all of them.
+/// Maximum number of networks in all lists: on each cache miss by a crawler, its address is compared with all
+/// of them.
 const NETWORKS_MAX: usize = 8192;
 
 const fn row(
@@ -146,7 +147,7 @@ fn networks_in(path: &Path) -> Result<Vec<Network>, String> {
     }
 }
 
-/// Collects the prefixes of a list as Google, Bing, OpenAI and others publish them, at any depth of the JSON.
+/// Collects the prefixes of a list as Google, Bing, OpenAI and others publish them, at any depth in the JSON.
 fn collect(value: &Value, prefixes: &mut Vec<String>) {
     match value {
         Value::Array(parts) => parts.iter().for_each(|part| collect(part, prefixes)),

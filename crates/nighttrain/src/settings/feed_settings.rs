@@ -178,7 +178,7 @@ pub(crate) fn addresses(text: &str) -> Result<Vec<Address>, String> {
     Ok(addresses)
 }
 
-/// Formats the addresses, with stars for passwords and tokens.
+/// Formats the addresses, with asterisks in place of passwords and tokens.
 pub(crate) fn addresses_text(addresses: &[Address]) -> String {
     let text = |address: &Address| {
         let shown = address.to_string();

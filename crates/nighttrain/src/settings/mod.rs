@@ -60,7 +60,7 @@ use crate::{
 /// Active settings, each with its value.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Settings {
-    /// Origin of misses; `None` if it is not configured.
+    /// Origin from which misses are fetched; `None` if it is not configured.
     pub origin: Option<Origin>,
     /// The accelerator's settings. Its `origin` and sites are empty: [`Settings::accelerator`] fills them.
     pub cache: Config,
@@ -72,7 +72,7 @@ pub(crate) struct Settings {
     pub acme: AcmeSettings,
     /// Settings of the cluster through which accelerators share purges.
     pub cluster: ClusterSettings,
-    /// Settings of the accelerators that share keys with this one.
+    /// Settings for the peers with which this accelerator shares cache keys.
     pub peers: PeersSettings,
     /// The feed's settings.
     pub feed: FeedSettings,

@@ -30,7 +30,7 @@ use crate::{
 const PAYLOAD_BYTES_MAX: usize = 64 << 20;
 /// Maximum length of a control line if the file disables the limit (-1).
 const CONTROL_LINE_BYTES_MAX: usize = 1 << 20;
-/// Maximum size of a NATS file; a larger file is refused as the wrong one.
+/// Maximum size of a NATS file; a larger file is refused, because it is probably not the right file.
 const NATS_CONFIG_BYTES_MAX: u64 = 1 << 20;
 
 /// Reads the NATS file that the settings name, and takes from it every setting that no other source has set.
@@ -59,11 +59,11 @@ pub(crate) fn is_nats_file(path: &Path) -> bool {
     path.extension().is_some_and(|ending| ["conf", "cfg", "json"].iter().any(|one| ending == *one))
 }
 
-/// Reads a NATS file as a start does. Returns its settings, and lines for the operator about options that are
+/// Reads a NATS file as at startup. Returns its settings, and lines for the operator about options that are
 /// not honoured, or that have a new meaning since this version.
 ///
 /// # Errors
-/// Returns all faults for which a start would refuse the file.
+/// Returns all faults in the file that would prevent a start.
 pub(crate) fn check(path: &Path) -> Result<(Vec<String>, ActiveSettings), Vec<Fault>> {
     let mut in_force = precedence::in_force(None, |_| None, &Vec::new())?;
     in_force.settings.feed.nats_config = Some(path.to_owned());
@@ -152,7 +152,7 @@ fn join(in_force: &mut ActiveSettings, options: Options) {
             *to = number(from);
         }
     };
-    // With a limit of -1, the common bound of all clients still applies.
+    // With a limit of -1, the bound that all clients share still applies.
     let or_at_most = |limit: Option<u64>, most: usize| {
         limit.map(|limit| if limit == Options::NO_LIMIT { most as u64 } else { limit })
     };
@@ -280,8 +280,8 @@ mod tests {
         assert_eq!(unhonoured.len(), 1);
     }
 
-    /// A limit of 0 is the default and -1 is no limit, as in nats-server; with -1 the common bound of all
-    /// clients then applies.
+    /// A limit of 0 is the default and -1 is no limit, as in nats-server; with -1 only the bound that all
+    /// clients share applies.
     #[test]
     fn limits_without_a_number_are_those_of_all() {
         let config = |text: &str| {

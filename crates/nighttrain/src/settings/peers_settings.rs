@@ -1,4 +1,4 @@
-//! Settings of the accelerators that share keys with this one.
+//! Settings for the peers with which this accelerator shares cache keys.
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -55,8 +55,8 @@ impl PeersSettings {
         self.address.clone().filter(|_| self.listen.is_some()).unwrap_or_else(of_listen)
     }
 
-    /// Builds the rules of peers; `None` if this accelerator shares no keys. `cluster` is its cluster, which
-    /// knows the other members.
+    /// Builds the rules for peers; `None` if this accelerator shares no keys with others. `cluster` is its
+    /// cluster, which knows the other members.
     ///
     /// # Errors
     /// Returns a `Fault` for settings that contradict each other, or a secret that cannot be read.

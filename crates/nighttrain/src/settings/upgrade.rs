@@ -1,7 +1,7 @@
 //! Remarks of `check` on a valid configuration: each line whose meaning changed with this version.
 //!
-//! A remark is about a line of the file; changed defaults are in the change log. Each server's remarks are a
-//! function of the file's values and of the resulting settings.
+//! A remark is about a line of the file; changed defaults are in the change log. Each server has a function
+//! that derives its remarks from the file's values and the resulting settings.
 
 use std::net::SocketAddr;
 

@@ -1,7 +1,8 @@
 //! `nighttrain lab`: finds the program `nighttrain-lab` and replaces this process with it.
 //!
-//! The lab is a separate program, so that no server contains its experiments, its peers and its counting
-//! allocator. It is installed beside `nighttrain`; a build puts it there, too.
+//! The lab is a separate program, so that no server contains its experiments, the servers that it compares
+//! with, and its counting allocator. It is installed in the same directory as `nighttrain`, where a build
+//! puts it too.
 
 use std::{
     env,

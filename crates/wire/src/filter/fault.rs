@@ -42,8 +42,8 @@ impl Fault {
     }
 }
 
-/// Replaces white space by a blank and control characters by U+FFFD, so that the output stays on one line and
-/// cannot disturb a terminal.
+/// Replaces white space with a space and control characters with U+FFFD, so that the output stays on one line
+/// and cannot disturb a terminal.
 pub(super) fn visible(character: char) -> char {
     if character.is_whitespace() {
         ' '

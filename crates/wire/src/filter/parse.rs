@@ -97,7 +97,7 @@ impl<'a, F: Copy> Parser<'a, F> {
             (is_negation, is_negated) = (true, !is_negated);
         }
         let is_group = self.rest().starts_with('(');
-        // A negation counts as a level, because it is printed with a group.
+        // A negation counts as a level, because it is printed with parentheses.
         if (is_group || is_negation) && self.depth == DEPTH_MAX {
             return Err(self.unexpected(format!("{DEPTH_MAX} groups within each other at most")));
         }

@@ -97,7 +97,7 @@ fn element_len(value: &[u8]) -> usize {
 /// A directive of `Cache-Control`, `Pragma` and similar fields (RFC 9111 §5.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Directive<'a> {
-    /// The name, in the case in which it was sent.
+    /// The name, in the upper and lower case in which it was received.
     pub name: &'a [u8],
     /// Text after `=`: a token unchanged, a quoted string without its quotes (escapes stay as they are, since
     /// no directive needs them). White space around `=`, which the grammar does not allow, stays in the
@@ -131,7 +131,7 @@ pub fn directives(value: &[u8]) -> impl Iterator<Item = Directive<'_>> {
     })
 }
 
-/// Maximum value of delta-seconds; a greater number is reduced to it (RFC 9111 §1.2.2).
+/// Maximum value of delta-seconds; larger numbers are clamped to it (RFC 9111 §1.2.2).
 pub const DELTA_SECONDS_MAX: u32 = 1 << 31;
 
 /// Parses a number of seconds, as in `max-age` and `Age`; `None` if it is not all digits (RFC 9111 §1.2.2).
@@ -311,8 +311,7 @@ fn decimal(digits: &[u8]) -> Option<u64> {
     is_number.then(|| std::str::from_utf8(digits).ok()?.parse().ok()).flatten()
 }
 
-/// Iterates over the options of all `Connection` fields (RFC 9110 §7.6.1), in the case in which they were
-/// sent.
+/// Iterates over the options in all `Connection` fields (RFC 9110 §7.6.1), in their original case.
 pub fn connection_options<'b>(headers: &Headers<'b, '_>) -> impl Iterator<Item = &'b [u8]> {
     headers.known_all(KnownHeader::Connection).flat_map(list)
 }
@@ -368,7 +367,7 @@ mod tests {
         list(value.as_bytes()).map(text).collect()
     }
 
-    /// RFC 9110 §14.4: a `Content-Range` is valid as a whole or rejected.
+    /// RFC 9110 §14.4: a `Content-Range` is either valid as a whole or rejected.
     #[test]
     fn a_content_range_is_whole_or_none() {
         let range = |first, last, complete| Some(ContentRange { first, last, complete });
@@ -424,7 +423,7 @@ mod tests {
         assert_eq!(listed("a\\,b"), ["a\\", "b"]);
     }
 
-    /// RFC 9111 §5.2: names in any case, values as token or quoted string.
+    /// RFC 9111 §5.2: directive names in any case, values as tokens or quoted strings.
     #[test]
     fn directives_have_names_and_perhaps_values() {
         let value = b"No-Store, max-age=60,s-maxage=\"61\", private=\"a, b\", x=, max-age =5, y= 6";

@@ -47,8 +47,8 @@ pub fn client<'v>(
     client
 }
 
-/// Returns the scheme by which a trusted proxy received the request: the last element of `X-Forwarded-Proto`,
-/// or else of `Forwarded`.
+/// Returns the scheme with which the request reached a trusted proxy: the last element of
+/// `X-Forwarded-Proto`, or of `Forwarded` if the former is absent.
 pub fn scheme<'v>(
     x_forwarded_proto: impl Iterator<Item = &'v [u8]>,
     forwarded: impl Iterator<Item = &'v [u8]>,

@@ -1,4 +1,4 @@
-//! Table of a head's headers: offsets, in memory that the caller owns and reuses.
+//! Table of the headers in a head: their offsets, stored in memory that the caller owns and reuses.
 
 use super::known::{KNOWN_HEADERS, KnownHeader};
 
@@ -56,7 +56,7 @@ impl Kinds {
     }
 }
 
-/// The slots of one head, in an allocation of exactly their number.
+/// The slots of one head, copied into an allocation of exactly the required size.
 #[derive(Debug, Clone)]
 pub(super) struct KeptSlots {
     slots: Box<[Slot]>,
@@ -64,7 +64,7 @@ pub(super) struct KeptSlots {
 }
 
 impl KeptSlots {
-    /// Returns the headers over `buf`, which must hold the same bytes as the buffer that was parsed.
+    /// Returns the headers as slices of `buf`, which must hold the same bytes as the buffer that was parsed.
     pub(super) fn headers<'b, 'h>(&'h self, buf: &'b [u8]) -> Headers<'b, 'h> {
         Headers { buf, slots: &self.slots, kinds: &self.kinds }
     }
@@ -132,7 +132,7 @@ impl HeaderSlots {
         true
     }
 
-    /// Shifts all offsets after the text before the headers has changed in length from `was` to `is` bytes.
+    /// Adjusts all offsets after the text before the headers has changed from `was` to `is` bytes in length.
     pub(crate) fn shift(&mut self, was: usize, is: usize) {
         for slot in &mut self.slots[..self.len] {
             slot.name_at = slot.name_at - was as u32 + is as u32;

@@ -91,8 +91,8 @@ impl KeptResponse {
     }
 }
 
-/// Returns the range of `part` within `bytes`; an empty range if `part` is not a slice of `bytes` (as an
-/// empty reason phrase).
+/// Returns the range of `part` within `bytes`; an empty range if `part` is not a slice of `bytes` (for
+/// example an empty reason phrase).
 fn within(bytes: &[u8], part: &str) -> Range<u32> {
     let at = (part.as_ptr() as usize).wrapping_sub(bytes.as_ptr() as usize);
     if at.checked_add(part.len()).is_none_or(|end| end > bytes.len()) {

@@ -79,9 +79,9 @@ known_headers! {
 }
 
 impl KnownHeader {
-    /// Recognises a field name, in any case. `name` must be a token (RFC 9110 §5.6.2), as every name in a parsed
-    /// head is: the comparison folds with bit 5, which among token bytes confuses only `^` with `~` (and `_`
-    /// with DEL), and no known name has any of these.
+    /// Recognises a field name, in any case. `name` must be a token (RFC 9110 §5.6.2), as every name in a
+    /// parsed head is: the comparison ignores case by setting bit 5, which among token bytes confuses only
+    /// `^` with `~` (and `_` with DEL), and no known name has any of these.
     #[inline]
     pub fn of(name: &[u8]) -> Option<KnownHeader> {
         use KnownHeader as K;
@@ -164,8 +164,8 @@ mod tests {
         }
     }
 
-    /// Replacing a byte of a known name by any other token byte yields an unknown name, unless only the case
-    /// changes.
+    /// Replacing a byte of a known name with any other token byte yields an unknown name, unless only the
+    /// case changes.
     #[test]
     fn nothing_else_is() {
         for known in KnownHeader::ALL {

@@ -227,7 +227,7 @@ impl<'b> Reader<'b> {
         Ok(Some((name, value_at, value)))
     }
 
-    /// Reads a CRLF, where a CR or LF is next.
+    /// Reads a CRLF. The next byte must be a CR or an LF.
     fn line_end(&mut self) -> Result<(), Stop> {
         if self.peek()? == b'\n' {
             return Err(broken(HeadRule::BareLf, self.at));

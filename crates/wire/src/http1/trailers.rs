@@ -17,8 +17,8 @@ pub struct PermittedTrailers {
 }
 
 /// Selects the trailers to forward from a message's trailers (whole lines, as
-/// [`BodyDecoder::trailers`](super::framing::BodyDecoder::trailers) returns them): those that are not
-/// [`is_forbidden`] and not hop-by-hop by the message's `headers` (RFC 9110 §7.6.1).
+/// [`BodyDecoder::trailers`](super::framing::BodyDecoder::trailers) returns them): those that are neither
+/// [`is_forbidden`] nor hop-by-hop according to the message's `headers` (RFC 9110 §7.6.1).
 pub fn permitted(trailers: &[u8], headers: &Headers<'_, '_>) -> PermittedTrailers {
     let mut permitted = PermittedTrailers::default();
     for line in trailers.split_inclusive(|&b| b == b'\n') {

@@ -1,16 +1,16 @@
 //! Parser for a request's target and `Host`: the site, and the path within it (RFC 9112 §3.2, RFC 3986 §3).
 //!
 //! Only what an HTTP cache needs is supported. A host is letters, digits and `-._~`, or an IPv6 address in
-//! brackets: the percent-encodings and sub-delimiters that RFC 3986 §3.2.2 would allow name no host on the
-//! network, and would allow two readings of one `Host`.
+//! brackets: the percent-encodings and sub-delimiters that RFC 3986 §3.2.2 would allow do not occur in real
+//! host names, and would allow one `Host` to be read in two ways.
 
 use super::head::TargetForm;
 
 /// A host and an optional port, as sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Authority<'a> {
-    /// Name, IPv4 address or bracketed IPv6 address, in the case in which it was sent. May be empty
-    /// (`Host:` without a value, RFC 9112 §3.2), but not with a port.
+    /// Name, IPv4 address or bracketed IPv6 address, in its original case. May be empty (`Host:` without a
+    /// value, RFC 9112 §3.2), but not with a port.
     pub host: &'a str,
     /// The port, if given; `host:` with nothing after the colon gives none (RFC 3986 §3.2.3).
     pub port: Option<u16>,
@@ -58,8 +58,8 @@ impl<'a> Authority<'a> {
 /// target. A server answers any other request with 400: a proxy before or behind it may have used the other
 /// host.
 ///
-/// For ports whose requests are not parsed by [`parse_request`](super::head::parse_request), which makes the
-/// same check itself.
+/// Needed only by listeners whose requests are not parsed by [`parse_request`](super::head::parse_request),
+/// which makes the same check itself.
 pub fn names_one_host<'h>(
     absolute: Option<(Scheme, &[u8])>,
     mut hosts: impl Iterator<Item = &'h [u8]>,
@@ -144,14 +144,14 @@ pub struct Target<'a> {
     /// name the same host, or the head is refused.
     pub authority: Option<Authority<'a>>,
     /// Path and query as sent: `/a?b`; `*` in asterisk-form; empty in authority-form. In absolute-form the
-    /// path may be missing (`http://a`, `http://a?b`): this is then empty or begins with `?`, and is
+    /// path may be missing (`http://a`, `http://a?b`): this field is then empty or begins with `?`, and is
     /// equivalent to the same text with a `/` before it (RFC 9110 §4.2.3).
     pub path_and_query: &'a str,
 }
 
 impl<'a> Target<'a> {
-    /// Returns whether a `Host` of this value names the host and port that the target names. Also true if the
-    /// target names none, and in authority-form, where a proxy's client may name the proxy.
+    /// Returns whether a `Host` field with this value names the host and port that the target names. Also
+    /// true if the target names none, and in authority-form, where a proxy's client may name the proxy.
     pub fn agrees_with(&self, host: &[u8]) -> bool {
         match (self.scheme, self.authority) {
             (Some(scheme), Some(authority)) => authority.agrees_with(host, scheme),
@@ -203,7 +203,7 @@ fn strip_prefix_ignoring_case<'a>(text: &'a str, prefix: &str) -> Option<&'a str
 mod tests {
     use super::*;
 
-    /// RFC 3986 §3.2.2, §3.2.3, without the forms that no host on the network has.
+    /// RFC 3986 §3.2.2, §3.2.3, except for the forms of host that do not occur on a network.
     #[test]
     fn authorities_are_read() {
         for (text, expected) in [

@@ -1,8 +1,8 @@
 //! Error codes (RFC 9113 §7), and faults of a peer: the rule that was broken, and whether it ends a stream or
 //! the connection (RFC 9113 §5.4).
 
-/// Error code of a stream's or a connection's end (RFC 9113 §7). Unknown codes have no special meaning, so
-/// codes are kept as numbers.
+/// Error code with which a stream or a connection ends (RFC 9113 §7). Unknown codes have no special meaning,
+/// so codes are kept as numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ErrorCode(pub u32);
 

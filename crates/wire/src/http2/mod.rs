@@ -12,8 +12,8 @@
 //! - [`connection`]: server side of a connection: streams, windows, and limits on the cost that a client may cause.
 //! - [`error`]: error codes, and the faults of a peer.
 //! - [`frame`]: frames in both directions.
-//! - [`hpack`]: field blocks to fields, and back.
-//! - [`request`]: fields to a valid request, and to the same request in HTTP/1.
+//! - [`hpack`]: conversion between field blocks and fields.
+//! - [`request`]: conversion of fields to a valid request, and of that request to HTTP/1.
 //! - [`priority`]: the priority of a request.
 //!
 //! The reason for an implementation of our own: `docs/decisions/036-http2.md`.

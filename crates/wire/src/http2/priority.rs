@@ -48,7 +48,8 @@ impl Priority {
 mod tests {
     use super::*;
 
-    /// RFC 9218 §4, RFC 9651 §3.2: the last member of a name counts, and unreadable members are ignored.
+    /// RFC 9218 §4, RFC 9651 §3.2: the last member with a given name applies, and unreadable members are
+    /// ignored.
     #[test]
     fn what_can_be_read_counts() {
         for (value, urgency, incremental) in [

@@ -1,7 +1,7 @@
 //! Parser for the operations that NATS clients send.
 //!
-//! [`parse`] takes one operation off the front of the received bytes. [`repeats`] is a fast path for a
-//! producer's run of publishes: most of them have the same control line (same subject, same size), so one
+//! [`parse`] takes one operation off the front of the received bytes. [`repeats`] is a fast path for a series
+//! of publishes by one producer: most of them have the same control line (same subject, same size), so one
 //! comparison replaces the parsing of the line.
 
 use super::{
@@ -185,8 +185,8 @@ pub fn repeats(bytes: &[u8], line: &[u8], body_bytes: usize) -> Option<usize> {
         .then_some(total)
 }
 
-/// Returns the verb with which the bytes begin and its length with its blank; `None` if it is still
-/// incomplete.
+/// Returns the verb at the start of the bytes, and its length including the blank after it; `None` if the
+/// verb is still incomplete.
 #[inline]
 fn verb(bytes: &[u8]) -> Result<Option<(Verb, usize)>, Rejection<'static>> {
     if bytes.len() > 3 && bytes.starts_with(b"PUB ") {

@@ -5,8 +5,9 @@
 //!        ◀─ INFO, LS+, LS-, LMSG, HMSG, PING, PONG, -ERR ──────────────────────
 //! ```
 //! The protocol is undocumented; nats-server 2.15 is the reference, and the operations have been the same
-//! since 2.2. A message names no subscription: the receiver looks up its own. The message goes to all of the
-//! receiver's subscribers that are in no group, and to one member of each queue group that the message names:
+//! since 2.2. A message names no subscription: the receiver looks up its own subscriptions. The message goes
+//! to all of the receiver's subscribers that are in no group, and to one member of each queue group that the
+//! message names:
 //!
 //! ```text
 //!   LMSG s n        LMSG s reply n        LMSG s | q1 q2 n        LMSG s + reply q1 n      HMSG: h n instead of n
@@ -48,7 +49,7 @@ pub enum LeafOp<'a> {
         /// The JSON, not parsed.
         json: &'a [u8],
     },
-    /// LS+: the sender has subscribers of a pattern.
+    /// LS+: the sender has subscribers for a pattern.
     Interest {
         /// The pattern, not checked.
         subject: &'a [u8],
@@ -56,7 +57,7 @@ pub enum LeafOp<'a> {
         /// group.
         queue: Option<(&'a [u8], u32)>,
     },
-    /// LS-: the sender has no more subscribers of a pattern.
+    /// LS-: the sender no longer has subscribers for a pattern.
     NoInterest {
         /// The pattern, not checked.
         subject: &'a [u8],
@@ -85,8 +86,8 @@ pub struct Message<'a> {
     pub subject: &'a [u8],
     /// Subject for the reply; empty if no reply is wanted.
     pub reply: &'a [u8],
-    /// The queue groups that get the message besides subscribers in no group, with the blanks as received;
-    /// empty for none.
+    /// The queue groups that get the message in addition to the subscribers without a group, with the blanks
+    /// as received; empty for none.
     pub queues: &'a [u8],
     /// For HMSG, length of the header at the beginning of `body`.
     pub header_bytes: Option<usize>,
@@ -111,7 +112,7 @@ impl<'a> Message<'a> {
 /// Error for bytes that the other side must not send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum LeafFault {
-    /// The operation is unknown: the port is not one for leaf nodes.
+    /// The operation is unknown: the port does not speak the leaf node protocol.
     #[error("unknown operation")]
     UnknownOperation,
     /// The arguments cannot be read.
@@ -193,8 +194,8 @@ pub fn parse<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Progress<LeafOp<'a>
     Ok(Progress::Complete(op, lf + 1))
 }
 
-/// Returns the verb with which the bytes begin and its length with its blank; `None` if it is still
-/// incomplete.
+/// Returns the verb at the start of the bytes, and its length including the blank after it; `None` if the
+/// verb is still incomplete.
 #[inline]
 fn verb(bytes: &[u8]) -> Result<Option<(Verb, usize)>, LeafFault> {
     let mut may_become = false;

@@ -22,8 +22,8 @@ pub(crate) fn size(digits: &[u8]) -> Option<usize> {
     digits.iter().try_fold(0, |sum, &byte| byte.is_ascii_digit().then(|| sum * 10 + usize::from(byte - b'0')))
 }
 
-/// Splits a line into up to `N` words and returns their number; `Err` if there are more. The rest of the
-/// array is empty words.
+/// Splits a line into up to `N` words and returns their number; `Err` if there are more. Unused elements of
+/// the array are empty slices.
 #[inline]
 pub(crate) fn split<const N: usize>(line: &[u8]) -> Result<([&[u8]; N], usize), ()> {
     let mut found: [&[u8]; N] = [&[]; N];

@@ -19,7 +19,7 @@ pub enum Rejection<'a> {
     ProtocolVersion,
     /// CONNECT requests `no_responders` without `headers`.
     NoRespondersNeedHeaders,
-    /// Wrong or missing credentials, or another operation before CONNECT where they are needed.
+    /// Wrong or missing credentials, or another operation before CONNECT where credentials are required.
     AuthorizationViolation,
     /// No CONNECT arrived in time.
     AuthenticationTimeout,

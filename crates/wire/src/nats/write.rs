@@ -1,4 +1,4 @@
-//! Encoder for the lines of both sides, which are appended to a buffer.
+//! Encoder for the protocol lines of clients and servers; each function appends to a buffer.
 
 /// Appends a number in decimal digits.
 pub fn number(out: &mut Vec<u8>, number: usize) {

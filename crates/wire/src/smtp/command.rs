@@ -162,7 +162,7 @@ fn is_http(verb: &str, rest: &str) -> bool {
 }
 
 fn hello(kind: HelloKind, name: &str) -> Result<Command<'_>, Reply> {
-    // A name is a domain or an address literal; nothing else may be written into Received.
+    // A name is a domain or an address literal; nothing else may be written into the Received header.
     let plain =
         name.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'(' | b')' | b'<' | b'>'));
     let fits = (1..=NAME_BYTES_MAX).contains(&name.len());
@@ -228,7 +228,8 @@ fn recipient(rest: &str) -> Result<Command<'_>, Reply> {
 /// A parameter and its value, if it has one.
 type Parameter<'l> = (&'l str, Option<&'l str>);
 
-/// Iterates over the parameters after a path (RFC 5321, 4.1.2: `esmtp-param`); a malformed one gives `fault`.
+/// Iterates over the parameters after a path (RFC 5321, 4.1.2: `esmtp-param`); a malformed one yields
+/// `fault`.
 fn parameters(rest: &str, fault: Reply) -> Result<impl Iterator<Item = Result<Parameter<'_>, Reply>>, Reply> {
     if !rest.is_empty() && !rest.starts_with(BLANKS) {
         return Err(fault);

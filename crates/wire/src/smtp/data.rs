@@ -3,7 +3,7 @@
 //! ```text
 //!            '.'           CR            LF
 //!   Start ───────▶ Dot ─────────▶ DotCr ─────▶ end of data
-//!     ▲ ▲           │ other: the dot is dropped; CR is given back from DotCr
+//!     ▲ ▲           │ other: the dot is dropped; in DotCr, the CR is passed on
 //!  LF │ └───────────┼───────────────────────────┐
 //!    Cr ◀── CR ── Text ◀────────────────────────┘
 //! ```
@@ -60,7 +60,7 @@ impl Data {
         self.bare
     }
 
-    /// Passes the mail's bytes among `bytes` to `sink`, in pieces of any size.
+    /// Passes the bytes that belong to the mail to `sink`, in pieces of any size.
     pub fn take(&mut self, bytes: &[u8], mut sink: impl FnMut(&[u8])) -> DataProgress {
         let mut at = 0;
         while at < bytes.len() {

@@ -94,7 +94,7 @@ pub struct Dialog {
     /// True once a RCPT was received, accepted or not.
     asked_recipient: bool,
     faults: u16,
-    /// True if the last mail by DATA had bare line ends.
+    /// True if the last mail received with DATA had bare line ends.
     bare_line_ends: bool,
     mail_bytes_max: u64,
     /// Number of bytes announced by BDAT for this mail.
@@ -198,7 +198,7 @@ impl Dialog {
     /// Records that the host accepted the sender of [`DialogStep::Mail`].
     ///
     /// # Panics
-    /// Panics if the mail has a sender already: [`DialogStep::Mail`] is not returned then.
+    /// Panics if the mail already has a sender; [`DialogStep::Mail`] is never returned in that state.
     pub fn sender_accepted(&mut self, smtputf8: bool) {
         assert_eq!(self.mail, Mail::None, "a mail has one sender");
         self.mail = Mail::Sender;
@@ -208,7 +208,7 @@ impl Dialog {
     /// Records that the host accepted the recipient of [`DialogStep::Rcpt`].
     ///
     /// # Panics
-    /// Panics if there is no sender: [`DialogStep::Rcpt`] is not returned then.
+    /// Panics if there is no sender; [`DialogStep::Rcpt`] is never returned in that state.
     pub fn recipient_accepted(&mut self) {
         assert!(matches!(self.mail, Mail::Sender | Mail::Recipients), "a recipient comes after the sender");
         self.mail = Mail::Recipients;
@@ -291,7 +291,8 @@ impl Dialog {
                     Expect::Credentials { more } => self.credentials(line.trim_end(), more),
                     _ => match command::parse(line) {
                         Ok(command) => self.command(command),
-                        // A web page would choose the lines that follow, so the connection is closed.
+                        // A web page could choose the lines that follow (see `is_http`), so the connection is
+                        // closed.
                         Err(reply::NOT_HTTP) => DialogStep::Close(reply::NOT_HTTP),
                         Err(reply) => self.refuse(reply),
                     },

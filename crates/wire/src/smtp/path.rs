@@ -53,7 +53,7 @@ pub(super) fn number(text: &str) -> Option<u64> {
     })
 }
 
-/// Returns whether a character is `atext` by RFC 5322, 3.2.3, or by RFC 6531, 3.3.
+/// Returns whether a character is `atext` according to RFC 5322, 3.2.3, or RFC 6531, 3.3.
 fn is_atext(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || "!#$%&'*+-/=?^_`{|}~".contains(letter) || !letter.is_ascii()
 }

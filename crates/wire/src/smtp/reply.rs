@@ -5,7 +5,7 @@
 pub struct Reply {
     /// Reply code of three digits.
     pub code: u16,
-    /// Class, subject, detail; `None` where RFC 2034 has none (greeting, EHLO, 3xx).
+    /// Class, subject, detail; `None` where RFC 2034 defines none (greeting, EHLO, 3xx).
     pub status: Option<(u8, u8, u8)>,
     /// Human-readable text, without line ends.
     pub text: &'static str,
@@ -113,7 +113,7 @@ pub const RCPT_FIRST: Reply = Reply::new(503, (5, 5, 1), "Say MAIL and RCPT firs
 pub const NO_RECIPIENTS: Reply = Reply::new(554, (5, 5, 1), "No valid recipients");
 /// 503 to RCPT or DATA after BDAT has begun the mail (RFC 3030, 2).
 pub const BDAT_BEGUN: Reply = Reply::new(503, (5, 5, 1), "BDAT has begun: go on with BDAT, or RSET");
-/// 503 to STARTTLS where TLS is on.
+/// 503 to STARTTLS when TLS is already on.
 pub const TLS_ON: Reply = Reply::new(503, (5, 5, 1), "TLS is on already");
 /// 502 to STARTTLS without a certificate.
 pub const NO_TLS: Reply = Reply::new(502, (5, 5, 1), "There is no TLS here");

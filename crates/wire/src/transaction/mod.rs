@@ -139,7 +139,7 @@ impl Tag {
         Self::ALL[self as usize].2
     }
 
-    /// Returns the tag of a name.
+    /// Returns the tag with this name.
     #[must_use]
     pub fn of_name(name: &str) -> Option<Self> {
         Self::ALL.iter().find(|(_, known, ..)| *known == name).map(|(tag, ..)| *tag)

@@ -13,7 +13,7 @@ use crate::filter::Fault;
 pub enum Format {
     /// A human-readable line, for records of every kind.
     Line,
-    /// A JSON object in each line, with stable names.
+    /// One JSON object per line, with stable names.
     Json,
     /// Apache's common log format: client requests only.
     Common,
@@ -185,7 +185,7 @@ const CUT_SHOWN: &[u8] = b"...";
 fn escaped(bytes: &[u8], out: &mut Vec<u8>) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     let is_plain = |byte: u8| matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\';
-    // Nearly all text is plain: sixteen bytes are checked at a time, without a branch for each.
+    // Nearly all text is plain: sixteen bytes are checked at a time, without a branch for each byte.
     let (pieces, rest) = bytes.as_chunks::<16>();
     let is_all_plain = pieces.iter().all(|piece| piece.iter().fold(true, |all, &byte| all & is_plain(byte)))
         && rest.iter().fold(true, |all, &byte| all & is_plain(byte));
@@ -449,8 +449,8 @@ struct Date {
 }
 
 impl Date {
-    /// Returns the date `days` days after 1 January 1970, by Howard Hinnant's `civil_from_days`: years begin
-    /// in March.
+    /// Returns the date `days` days after 1 January 1970, computed with Howard Hinnant's `civil_from_days`,
+    /// in which years begin in March.
     fn of(days: u64) -> Self {
         let shifted = days + 719_468;
         let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);

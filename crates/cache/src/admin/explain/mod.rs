@@ -77,7 +77,7 @@ pub(crate) fn ask_from_outside(
         // A core that does not answer is treated as if it had recorded no client for this object.
         let noted = |core| outside.ask(core, |reply| Message::LastClient { hash, reply }).ok().flatten();
         let asked = asked((0..cores).filter_map(noted).max_by_key(|asker| asker.at_s));
-        // The last step must remain the outcome.
+        // The outcome must remain the last step.
         explanation.steps.insert(explanation.steps.len().saturating_sub(1), asked);
     }
     Ok(explanation)

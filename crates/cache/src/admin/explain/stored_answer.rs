@@ -195,7 +195,7 @@ impl Walk<'_> {
         self.say("now", "hit", words, section);
     }
 
-    /// Explains how a request is handled that the store cannot answer. `asked` is the stored object that the
+    /// Explains how a request that the store cannot answer is handled. `asked` is the stored object that the
     /// origin is asked to revalidate.
     pub(super) fn missed(&mut self, shard: &Shard, primary: &[u8], asked: Option<&StoredObject<'_>>) {
         let origin = self.origin();

@@ -29,8 +29,8 @@ use crate::{
     states::pipe::Duplex,
 };
 
-/// Maximum number of bytes that a client may send while it is being answered; a FIN behind them is noticed.
-/// If a client sends more, its departure is noticed only when it resets the connection.
+/// Maximum number of bytes that a client may send while it is being answered; a FIN that follows them is
+/// noticed. If a client sends more, its departure is noticed only when it resets the connection.
 const AHEAD_BYTES_MAX: usize = 4 << 10;
 
 /// A client's HTTP/1 connection: its socket, its time limits, and its received bytes.
@@ -133,7 +133,7 @@ impl Sink for Client {
     }
 }
 
-/// A client's connection as one side of a pipe, with the bytes that it sent before.
+/// A client's connection as one side of a pipe, with the bytes that the client has already sent.
 pub(in crate::client) struct PipeEnd<'c>(pub(super) &'c mut Client);
 
 impl Duplex for PipeEnd<'_> {
@@ -186,8 +186,8 @@ impl Client {
         }
     }
 
-    /// Reads and keeps the bytes that the client sends while it is being answered, and notices a FIN behind
-    /// them.
+    /// Reads and keeps the bytes that the client sends while it is being answered, and notices a FIN that
+    /// follows them.
     fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Poll<Ahead> {
         while self.pending.len() < AHEAD_BYTES_MAX {
             let Self { transport, pending, ahead, .. } = self;

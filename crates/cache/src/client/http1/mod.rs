@@ -4,7 +4,7 @@
 //!  connection ── a turn: read, parse, hit::answer, deliver::begin, one write ──▶ wait
 //!      │ not a hit: respond (the states), with upload as the request's body
 //!      ▼
-//!  deliver: Answer ─▶ head lines, framing, keep-alive or close ─▶ send: the body from where it is ─▶ client ─▶ transport
+//!  deliver: Answer ─▶ head lines, framing, keep-alive or close ─▶ send: the body ─▶ client ─▶ transport
 //! ```
 
 pub(crate) mod client;

@@ -1,6 +1,6 @@
 //! Body of a request, read from the HTTP/1 connection on which it arrives.
 //!
-//! Limits of size and pace: [`body_rate`](crate::client::limits::body_rate).
+//! Limits on its size and rate: [`body_rate`](crate::client::limits::body_rate).
 
 use std::{
     future::poll_fn,
@@ -47,13 +47,13 @@ struct Body {
 /// The rest of a request's body when the answer begins.
 pub(super) struct Rest {
     body: Body,
-    /// Forwarding of the rest to an origin that still accepts it while it answers.
+    /// Forwards the rest to an origin that still accepts it while it answers.
     onward: Option<Box<Onward>>,
 }
 
 impl Rest {
-    /// Returns whether some of the body was not read; the bytes behind it must not be parsed as a request
-    /// then.
+    /// Returns whether some of the body was not read. If so, the bytes that follow must not be parsed as a
+    /// request.
     pub(super) fn is_unread(&self) -> bool {
         !self.body.decoder.is_done()
     }

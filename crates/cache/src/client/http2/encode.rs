@@ -49,8 +49,8 @@ pub(super) fn append_lines(lines: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Returns whether a field is forbidden in HTTP/2 responses (RFC 9113 §8.2.2). An origin's fields of this
-/// kind are removed before.
+/// Returns whether a field is forbidden in HTTP/2 responses (RFC 9113 §8.2.2). Such fields of an origin's
+/// answer have already been removed.
 fn is_of_connection(name: &[u8]) -> bool {
     let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
     match name.len() {

@@ -8,8 +8,8 @@ use wire::http2::{
     frame::{self, HEADER_BYTES},
 };
 
-/// Maximum number of frames in one write: their headers and content together with the pending output fill the
-/// parts that a write accepts.
+/// Maximum number of frames in one write, so that their headers, their content and the pending output do not
+/// exceed the number of parts that a write accepts.
 const FRAMES_AT_ONCE: usize = 7;
 /// Maximum number of parts in one write: the caller's parts, split where frames end, the frame headers, and
 /// the pending output.

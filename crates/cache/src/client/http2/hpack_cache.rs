@@ -18,7 +18,7 @@ const PLACES: usize = 64;
 const TEXT_BYTES_MAX: usize = 640;
 const BLOCK_BYTES_MAX: usize = 512;
 
-/// Encoder of field blocks. Each block is valid until the next is made.
+/// Encoder of field blocks. Each block is valid until the next one is encoded.
 pub(super) struct HpackBlockCache {
     block: Vec<u8>,
     lately: Box<[RecentBlocks]>,

@@ -2,15 +2,15 @@
 //!
 //! ```text
 //!               ┌ connection ── a turn: read, frames, hit::answer, begin, one write ──▶ wait
-//!   socket ─────┤     │ not a hit, or content that does not leave at once
+//!   socket ─────┤     │ not a hit, or content that cannot be sent at once
 //!   (multiplex) │     ▼
 //!               └ stream ── a task: respond (the states), with upload as the request's body; deliver::finish
 //! ```
-//! The socket, its pending output and the streams of a connection form its [`Multiplex`], which is in the
-//! core's memory and found by number: the connection's task reads and writes, the streams' tasks send through
-//! it. Frames, windows and the limits on a client's demands are in [`wire::http2`]
-//! (docs/decisions/036-http2.md). A request is rendered as an HTTP/1 head and handled like all requests; an
-//! answer's head is encoded here ([`encode`], with [`hpack_cache`] for recently encoded heads).
+//! The socket, its pending output and the streams of a connection form its [`Multiplex`]. The core keeps it
+//! in a table and finds it by number: the connection's task reads and writes, and the streams' tasks send
+//! through it. Frames, windows and the limits on a client's demands are in [`wire::http2`]
+//! (docs/decisions/036-http2.md). A request is rendered as an HTTP/1 head and handled like any other request;
+//! an answer's head is encoded here ([`encode`], with [`hpack_cache`] for recently encoded heads).
 
 mod connection;
 mod encode;

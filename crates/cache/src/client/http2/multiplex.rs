@@ -155,9 +155,9 @@ pub(super) struct Multiplex {
     pub(super) out: Vec<u8>,
     out_at: usize,
     held: ClientMemoryGuard,
-    /// True if the socket has not accepted all of its input.
+    /// True if the socket has not accepted all of the output.
     is_blocked: bool,
-    /// Time since which none of the pending output could be written, by the monotonic clock.
+    /// Monotonic time in milliseconds from which none of the pending output could be written.
     pub(super) stuck_since_ms: Option<u64>,
     /// Rate at which the client accepts the output.
     pub(super) taking: SendRate,
@@ -255,7 +255,7 @@ impl Multiplex {
         self.out.len() - self.out_at
     }
 
-    /// Writes pending output as far as the socket accepts it. Returns whether all was written.
+    /// Writes as much pending output as the socket accepts. Returns whether all of it was written.
     pub(super) fn flush(&mut self) -> Result<bool, SinkError> {
         while self.out_at < self.out.len() {
             match self.transport.try_send(&[Part::Plain(&self.out[self.out_at..])]) {

@@ -1,13 +1,13 @@
-//! A request on an HTTP/2 stream and its answer, given from the store's memory within the turn, otherwise by
-//! a separate task.
+//! A request on an HTTP/2 stream and its answer, which comes from the store's memory within the turn, or
+//! otherwise from a separate task.
 //!
 //! ```text
 //!   answer ── a hit ─▶ begin: head, small content ─▶ `out`          content that is not accepted at once ─▶ task: finish
 //!      └── not a hit ─▶ task: respond (the states) ─▶ begin ─▶ finish
 //! ```
-//! *Bounds:* the tasks of a core (as many as it may have connections) and the bytes of the heads that they
-//! keep, both charged to each [client](crate::client::limits::request_tasks). A stream beyond them is
-//! refused, and its client may retry.
+//! *Bounds:* the tasks of a core (the same number as its connection limit) and the bytes of the heads that
+//! they keep, both charged to each [client](crate::client::limits::request_tasks). A stream that exceeds a
+//! bound is refused, and its client may retry.
 
 use std::{
     future::poll_fn,
@@ -382,7 +382,7 @@ async fn answer_slowly(asker: StreamContext, request: Arc<Request>, state: State
             origin_failed(&request, &OriginError::NotSwitched)
         }
         Some(Response::Answer(answer)) => *answer,
-        // Boxed, because a pipe is rare and would make every stream larger.
+        // Boxed: a pipe is rare, but unboxed it would enlarge every stream's task.
         Some(Response::Pipe(pipe)) => return Box::pin(piped(number, stream, *pipe, draft)).await,
     };
     let asked = AnswerContext::on_stream(&request.head());
@@ -400,7 +400,7 @@ async fn answer_slowly(asker: StreamContext, request: Arc<Request>, state: State
     }
 }
 
-/// Opens a WebSocket on a stream, and passes on bytes in both directions until one side ends.
+/// Opens a WebSocket on a stream, and forwards bytes in both directions until one side ends.
 async fn piped(number: Number, stream: u32, pipe: Pipe, mut draft: Draft) {
     draft.note_websocket(200, 0, 0);
     let begun = with(number, |core, multiplex| {
@@ -451,7 +451,8 @@ impl Duplex for StreamBody {
     }
 }
 
-/// Takes the forwarder of the rest of a request whose answer has begun. Boxed, because this is rare.
+/// Takes the forwarder that sends the rest of a request after its answer has begun. Boxed, because this is
+/// rare.
 fn through(mut upload: Upload) -> Option<Box<(Upload, Box<Onward>)>> {
     let onward = upload.onward.take()?;
     Some(Box::new((upload, onward)))
@@ -575,7 +576,7 @@ impl Sink for StreamBody {
 
     async fn gone(&mut self) -> SinkError {
         match poll_fn(|cx| self.poll_onward(cx)).await {
-            // The task itself is aborted when the client gives the stream up or the connection ends.
+            // The task itself is aborted when the client abandons the stream or the connection ends.
             Ok(()) => std::future::pending().await,
             Err(gone) => gone,
         }

@@ -26,7 +26,7 @@ pub(super) struct Upload {
     pace: BodyRate,
     wants_continue: bool,
     trailers: Vec<u8>,
-    /// Forwarding of the remaining content to the origin after the answer has begun.
+    /// Forwards the remaining content to the origin after the answer has begun.
     pub(super) onward: Option<Box<Onward>>,
 }
 
@@ -131,7 +131,7 @@ impl Downstream for Upload {
         &self.trailers
     }
 
-    /// Never returns: the task itself is aborted when the client gives the stream up or the connection ends.
+    /// Never returns: the task itself is aborted when the client abandons the stream or the connection ends.
     async fn gone(&mut self) {
         std::future::pending().await
     }

@@ -1,9 +1,9 @@
-//! Budget for the memory that cores hold for clients outside of the store: answers that they do not read, and
-//! requests that they send ahead.
+//! Budget for the memory that cores hold for clients outside of the store: answers that clients do not read,
+//! and requests that they send ahead.
 //!
 //! Each connection's part is bounded by its buffers, but ten thousand connections still add up to gigabytes.
-//! A core may hold its [share](engine::share) of `client_bytes_max`. Beyond that a connection that would hold
-//! more is closed and counted; a connection that holds nothing goes on.
+//! A core may hold its [share](engine::share) of `client_bytes_max`. Once the share is used up, a connection
+//! that would hold more is closed and counted; a connection that holds nothing continues.
 
 use crate::{core::with_core, counters::Counter};
 

@@ -1,6 +1,6 @@
 //! Number of connections of each client address, and of each network, over all cores.
 //!
-//! The counts change when a connection opens and closes, not for a request, and only if a limit is set. They
+//! The counts change when a connection opens or closes, not on each request, and only if a limit is set. They
 //! are in a fixed table of atomics, with the slot chosen by a hash of the address. Two addresses in one slot
 //! share their limit, which errs on the safe side and needs neither a lock nor memory that a client can make
 //! grow.
@@ -73,7 +73,7 @@ impl Drop for ConnectionSlot {
 struct Counts {
     /// Counts by slot; empty if there is no limit.
     counts: Box<[AtomicU32]>,
-    /// Random seed, so that no client can aim at another's slot.
+    /// Random seed, so that no client can target another client's slot.
     seed: RandomState,
     most: u32,
 }
@@ -140,7 +140,7 @@ mod tests {
         let first = clients.admit(address(1, 1)).expect("first");
         let _second = clients.admit(address(1, 2)).expect("second");
         assert_eq!(clients.admit(address(1, 3)).err(), Some(TooMany::Network));
-        // A connection that was refused for its network does not count for its address.
+        // A connection that was refused because of its network does not count against its address.
         drop(first);
         let _third = clients.admit(address(1, 3)).expect("there is room again");
         assert_eq!(clients.admit(address(1, 1)).err(), Some(TooMany::Network));

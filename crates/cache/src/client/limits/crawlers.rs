@@ -1,10 +1,10 @@
-//! Budgets for requests of crawlers and of clients without cookies, if a request costs the origin something;
-//! visitors' requests are not limited.
+//! Budgets for requests of crawlers and of clients without cookies that cause work for the origin; visitors'
+//! requests are not limited.
 //!
-//! A hit costs the origin nothing and is not counted here. A request that is not stored does, and a crawl
-//! from thousands of addresses overloads the origin even if no single address sends many requests. So
-//! requests that look like a crawler's share one budget, and requests without a cookie share another. Beyond
-//! the budget they get a stored answer, stale if that is allowed, or 429.
+//! A hit costs the origin nothing and is not counted here. A request that the store cannot answer costs it
+//! work, and a crawl from thousands of addresses overloads the origin even if no single address sends many
+//! requests. So requests that look like a crawler's share one budget, and requests without a cookie share
+//! another. Beyond the budget they get a stored answer, stale if that is allowed, or 429.
 
 use std::{
     net::IpAddr,
@@ -38,8 +38,8 @@ impl Work {
         Self { of_crawlers: Spent::new(rules.budget), of_strangers: Spent::new(rules.strangers) }
     }
 
-    /// Counts a request that would cost its origin. If the budget of its class is spent, returns the counter
-    /// for the refusal as the error.
+    /// Counts a request that would cause work for its origin. If the budget of its class is spent, returns
+    /// the counter for the refusal as the error.
     pub(crate) fn admit(
         &self,
         rules: &CrawlerRules,

@@ -7,10 +7,10 @@
 //! This is the generic cell rate algorithm (ITU-T I.371): each request moves that time forward by the inverse
 //! of the rate, and an address whose time is ahead of the clock by more than its burst is refused. Each
 //! address has one word, and there is no lock. *Bounds:* the table has a fixed size. If four busy addresses
-//! share a group, a fifth replaces the one with the fewest requests. So a flood from everywhere weakens the
-//! limit by address, but hardly ever refuses an address that sends nothing else (only if its group and its
-//! tag are those of a flooding address: one in eight thousand, while the group is full). The limit by network
-//! covers a flood of this kind: 24 bits of IPv4, 64 of IPv6.
+//! share a group, a fifth replaces the one with the fewest requests. So a flood from many addresses weakens
+//! the limit per address, but hardly ever causes an uninvolved address to be refused (only if its group and
+//! tag equal those of a flooding address: one in eight thousand, while the group is full). The limit per
+//! network covers such a flood: 24 bits of IPv4, 64 of IPv6.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -96,7 +96,7 @@ pub(crate) fn network_of(address: IpAddr) -> IpAddr {
 #[derive(Debug)]
 struct Rate {
     words: Box<[AtomicU64]>,
-    /// Random seed, so that no client can aim at another's group.
+    /// Random seed, so that no client can target another client's group.
     seed: RandomState,
     /// Interval between two requests at the maximum rate.
     each_us: u64,

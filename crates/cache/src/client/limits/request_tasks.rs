@@ -13,7 +13,7 @@ use crate::{body::growing::PASSING_BYTES_MIN, client::limits::client_memory::Cli
 const STREAM_TASKS: Category = Category(0);
 /// Bytes of requests' heads that are kept while the requests are answered, over all cores.
 const REQUEST_HEADS: Category = Category(1);
-/// Parts of large objects that a core has in memory, or is reading into it, for a client.
+/// Parts of large objects that a core holds in memory, or is reading, for a client.
 const PARTS: Category = Category(2);
 /// Connections of a core.
 pub(crate) const CONNECTIONS: Category = Category(3);
@@ -21,7 +21,7 @@ pub(crate) const CONNECTIONS: Category = Category(3);
 /// minimum buffer of an answer that is passed through.
 const REQUEST_BYTES: usize = (2 << 10) + PASSING_BYTES_MIN;
 
-/// Creates the accounts of one core, which holds at most `parts_max` parts of objects on the file in memory.
+/// Creates the accounts of one core, which holds at most `parts_max` parts of objects in the file in memory.
 pub(crate) fn accounts(limits: &Limits, memory: &ClientMemory, parts_max: usize) -> Accounts {
     let parts = Limit::of_core(parts_max);
     let connections = || Limit::of_core(limits.connections_max);

@@ -13,11 +13,11 @@ use crate::config::Limits;
 
 /// Time credit of one connection.
 pub(crate) struct SendRate {
-    /// Minimum rate in bytes a second; 0: no limit.
+    /// Minimum rate in bytes per second; 0 means no limit.
     rate_min: u64,
     grace_ms: u64,
     credit_ms: u64,
-    /// Time since which the connection has waited for the client, in milliseconds.
+    /// Time at which the connection began to wait for the client, in milliseconds.
     since_ms: Option<u64>,
 }
 

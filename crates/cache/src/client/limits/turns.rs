@@ -1,9 +1,9 @@
-//! Turns of the event loop for a connection with much to do ([`engine::cores::fair`]).
+//! Turns of the event loop for a connection with a lot of work ([`engine::cores::fair`]).
 //!
 //! ```text
 //!   no client of another address is active ─▶ long turns, one after the other
 //!   another address is active ─▶ a short turn at once ─▶ then one turn per round of the loop for the whole address
-//!                                 └ the address has had two of these in this tick of the clock ─▶ a few requests
+//!                                 └ the address has taken two of these in this tick of the clock ─▶ a few requests
 //! ```
 //! A client that sends one request at a time never waits, however many connections it has.
 
@@ -27,7 +27,7 @@ pub(crate) enum Length {
     Long,
     /// Clients of other addresses are active.
     Short,
-    /// Other addresses are active, and this address has used its share of the round.
+    /// Other addresses are active, and this address has used its share of the event loop's round.
     Little,
 }
 
@@ -67,7 +67,7 @@ impl<'m> Turns<'m> {
     }
 
     /// Waits for a turn because there is more to do: in the next round of the event loop, or in a later round
-    /// if other connections of the address also have much to do.
+    /// if other connections of the address also have a lot of work.
     pub(crate) async fn wait(&mut self) {
         if self.member.is_alone() {
             yield_to_ready().await;
@@ -80,9 +80,9 @@ impl<'m> Turns<'m> {
     }
 }
 
-/// Lets all tasks run that are ready now. Hits go first, and requests to an origin are sent together, so that
-/// a local origin is woken once for several requests. `yield_now` is not used because it would poll the
-/// sockets first, at the cost of a system call for each miss.
+/// Lets every task that is ready now run before this one continues. So hits go first, and requests to an
+/// origin are sent together, so that a local origin is woken once for several requests. `yield_now` is not
+/// used because it would poll the sockets first, at the cost of a system call for each miss.
 pub(crate) async fn yield_to_ready() {
     let mut is_queued = false;
     poll_fn(|cx| {

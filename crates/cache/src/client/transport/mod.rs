@@ -152,7 +152,7 @@ impl Transport {
         }
     }
 
-    /// Waits until the socket may take more.
+    /// Waits until the socket may accept more bytes.
     pub(crate) fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.stream.poll_write_ready(cx)
     }

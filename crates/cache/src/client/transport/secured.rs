@@ -273,7 +273,7 @@ fn of_broken(broken: SessionError) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, broken)
 }
 
-/// List of parts from whose front bytes are consumed.
+/// List of parts whose bytes are consumed from the front.
 struct FrontParts<'p, 'b> {
     parts: &'p [Part<'b>],
     /// Number of bytes of the first part that were consumed.

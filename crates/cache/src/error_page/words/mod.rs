@@ -1,5 +1,5 @@
-//! Faults of an exchange and their texts: one table gives every fault a status, a side and advice, and a new
-//! fault cannot be added without them.
+//! Faults of an exchange and their texts: one table gives every fault a status, the side at fault and advice,
+//! and a new fault cannot be added without them.
 
 mod texts;
 

@@ -28,8 +28,7 @@ impl CodedHead {
         Self { coding, quote_at }
     }
 
-    /// Appends the edited head. Returns the number of bytes by which its entity tag comes earlier than in the
-    /// stored head.
+    /// Appends the edited head. Returns how many bytes earlier its entity tag is than in the stored head.
     #[inline]
     pub fn append_span(self, stored: Span<'_>, out: &mut Vec<u8>) -> usize {
         let quote_at = self.quote_at.unwrap_or(stored.len()).min(stored.len());

@@ -1,7 +1,7 @@
 //! Lines that differ each time a response is sent: `Age`, `Via`, `Cache-Status`, connection and framing.
 //!
-//! They are appended by copying; numbers by `itoa`. Nothing here formats or allocates, as long as the buffer
-//! has room for [`Identity::dynamic_bytes_max`] bytes.
+//! The lines are copied, and their numbers are written by `itoa`. Nothing here allocates as long as the
+//! buffer has room for [`Identity::dynamic_bytes_max`] bytes.
 
 use wire::http1::head::Version;
 
@@ -41,8 +41,8 @@ impl Identity {
         Ok(Self { signatures: ["Via: 1.1 ", "Via: 1.0 "].map(signature) })
     }
 
-    /// Returns the lines for a response received by this version: `Via` states the origin's version, not
-    /// ours.
+    /// Returns the lines for a response received with this HTTP version: `Via` states the origin's version,
+    /// not ours.
     #[inline]
     fn signature(&self, received: Version) -> &[u8] {
         &self.signatures[usize::from(received == Version::Http10)]
@@ -157,7 +157,7 @@ pub enum Persistence {
     Close,
 }
 
-/// Framing of the body, and the part of the whole that it is.
+/// Framing of the body and, for partial content, its range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyDelimiter {
     /// No line: there is no body and no length to state (204, 304), or the body ends with the connection.

@@ -1,4 +1,4 @@
-//! Metadata of a stored response: eight words, which the store keeps beside each record, in memory and on the
+//! Metadata of a stored response: eight words, which the store keeps beside each record, in memory and in the
 //! file (`docs/formats/store.md`). The first words hold what every hit reads.
 //!
 //! | word | bits |
@@ -16,7 +16,7 @@
 //! response that is no longer fresh can still be revalidated, or served while that is done.
 //!
 //! A later version may use bits that are zero here. Older versions ignore them, unless the later version also
-//! sets a flag of the half that must be known.
+//! sets one of the flags that every reader must know ([`Flags`]).
 
 use engine::store::{META_WORDS, Object};
 use wire::http1::{
@@ -63,7 +63,7 @@ impl Flags {
     /// has identified.
     pub const FOR_ALL: Flags = Flags(1 << 4);
     /// The head has no `Set-Cookie`. Older versions, which did not know this flag, stored such heads without
-    /// it.
+    /// setting the flag.
     pub const NO_SET_COOKIE: Flags = Flags(1 << 5);
     /// The record is not a response but holds the names in `Vary`, with which the response must be looked up.
     pub const VARY_SPEC: Flags = Flags(1 << 16);
@@ -71,8 +71,8 @@ impl Flags {
     pub const LENGTH_UNKNOWN: Flags = Flags(1 << 17);
     /// The response may never be served stale (RFC 9111 §4.2.4).
     pub const MUST_REVALIDATE: Flags = Flags(1 << 18);
-    /// The response is not for visitors with cookies, by the rule in effect when it was stored: its freshness
-    /// was heuristic, or (`--cookies strict`) no directive marks it as shared by all.
+    /// The response is not for visitors with cookies, according to the rule in effect when it was stored: its
+    /// freshness was heuristic, or (`--cookies strict`) no directive marks it as shared by all.
     pub const NOT_FOR_COOKIES: Flags = Flags(1 << 19);
     /// The record is not a response but a hit-for-miss note: answers under this key are not stored while the
     /// note is fresh, so requests are passed in parallel.
@@ -129,7 +129,7 @@ impl Schemes {
 /// Metadata of a stored record. The module's documentation shows how it is packed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoredMeta {
-    /// Time at which the response's age was 0, in seconds since 1970; at most 2^40 - 1, as all times here.
+    /// Time at which the response's age was 0, in seconds since 1970; at most 2^40 - 1, like all times here.
     pub born_s: u64,
     /// Time in `Date`, or the time of arrival if there was none, in seconds since 1970.
     pub date_s: u64,
@@ -248,7 +248,7 @@ impl StoredMeta {
         }
     }
 
-    /// Creates the metadata of a hit-for-miss note that holds for `for_s` seconds.
+    /// Creates the metadata of a hit-for-miss note that is valid for `for_s` seconds.
     pub fn of_not_stored(now_s: u64, for_s: u32) -> Self {
         let now_s = now_s.min(BITS_40);
         Self { born_s: now_s, date_s: now_s, flags: Flags::NOT_STORED, lifetime_s: for_s, ..BLANK }

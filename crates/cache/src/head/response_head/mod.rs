@@ -9,7 +9,7 @@
 //!              + append_dynamic: Age · Via · Cache-Status · Connection · Content-Length …  + empty line
 //! ```
 //!
-//! An encoded variant has no head of its own, but an edit of its object's ([`CodedHead`]).
+//! An encoded variant has no head of its own, but an edit of its object's head ([`CodedHead`]).
 //!
 //! Head bytes are a status line and field lines, each with its CRLF, without the empty line at the end. They
 //! hold the lines that are the same for each answer; the others (`Age`, `Content-Length`, framing, `Via`,

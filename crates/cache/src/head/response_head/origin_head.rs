@@ -21,7 +21,7 @@ pub enum For {
     /// Stored and sent many times: without `Age`, which is computed for each answer (RFC 9111 §5.1), and
     /// without fields for one proxy only (RFC 9111 §3.1).
     Store,
-    /// Passed on once: `Age` stays.
+    /// Passed on once: `Age` is kept.
     Forward,
 }
 
@@ -125,7 +125,7 @@ fn append_lines_but(
     out.extend_from_slice(status_line);
     let mut kept_from = None;
     let mut at = first_line_bytes(stored_head);
-    // Consecutive lines that stay are copied together.
+    // Consecutive lines that are kept are copied together.
     while at < stored_head.len() {
         let line = line_at(stored_head, at);
         if left_out(line) {
@@ -159,9 +159,9 @@ pub(crate) fn append_but(out: &mut Vec<u8>, stored_head: &[u8], name: &[u8]) {
 }
 
 /// Appends a stored head as updated by a 304 (RFC 9111 §3.2): a field of the 304 replaces the stored fields
-/// of that name, except fields that describe the content, because the content stays the stored one. `Age` of
-/// the 304 is included; the stored response's age then counts from it. `Set-Cookie` of the 304 is added only
-/// if `takes_cookies`.
+/// of that name, except fields that describe the content, because the stored content is kept. `Age` of the
+/// 304 is included; the stored response's age then counts from it. `Set-Cookie` of the 304 is added only if
+/// `takes_cookies`.
 pub fn append_updated(
     out: &mut Vec<u8>,
     stored_head: &[u8],
@@ -237,7 +237,7 @@ fn is_for_body_only(line: &[u8]) -> bool {
         b"accept-ranges:",
         b"trailer:",
     ];
-    // All names begin with c, a or t, so most lines are rejected by one byte.
+    // All names begin with c, a or t, so most lines are rejected by comparing one byte.
     matches!(line.first().map(u8::to_ascii_lowercase), Some(b'c' | b'a' | b't'))
         && NAMES.iter().any(|name| is_named(line, name))
 }

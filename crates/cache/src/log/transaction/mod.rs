@@ -1,7 +1,7 @@
 //! Log records of a client's request and of an origin's answer: one record each, from beginning to end.
 //!
 //! ```text
-//!   request parsed ─▶ Draft::client ─▶ deliver::begin: what it is answered ─▶ the end of that: Draft::end ──▶ the ring
+//!   request parsed ─▶ Draft::client ─▶ deliver::begin: the answer is begun ─▶ the answer ends: Draft::end ──▶ the ring
 //!                          │ Trace, with the request                │ dropped before: the client is gone
 //!                          ▼                                        ▼
 //!   an origin is asked ─▶ Draft::origin ─▶ its head ─▶ its body's end, or dropped before: given up
@@ -11,8 +11,8 @@
 //! hit allocates nothing.
 //!
 //! The two records name each other by a [`Trace`], which travels with the request through fetches and passes,
-//! and to other cores. The origin's record names the client's request that it was made for. The client's
-//! record names the origin request that it waited for, also if that fetch was begun by another client's
+//! and to other cores. The origin's record names the client's request for which it was made. The client's
+//! record names the origin request for which it waited, even if that fetch was begun by another client's
 //! request.
 //!
 //! *Not logged:* cookies, credentials, any header but User-Agent, Referer and X-Request-Id, and the values of
@@ -49,7 +49,7 @@ use crate::{
     site::Sites,
 };
 
-/// Maximum number of drafts that a core keeps for reuse: as many as one turn needs.
+/// Maximum number of drafts that a core keeps for reuse: as many as one turn of the loop needs.
 const SPARE_MAX: usize = 512;
 /// Maximum size of a record's buffer in bytes; a draft with a larger one is not kept for reuse.
 const SPARE_BYTES_MAX: usize = 4 * 1024;
@@ -73,7 +73,7 @@ thread_local! {
     static LOG: OnceCell<Log> = const { OnceCell::new() };
 }
 
-/// Gives this thread its log.
+/// Installs this thread's log.
 pub(crate) fn install(scribe: Option<Scribe>, secrets: Secrets) {
     LOG.with(|cell| {
         let log = Log { scribe, secrets, spare: RefCell::default() };
@@ -106,7 +106,7 @@ pub(crate) struct Outcome {
 /// client is gone, or that the origin's answer was given up.
 pub(crate) struct Draft(Option<Box<Inner>>);
 
-/// Facts on a request that its head does not hold.
+/// Facts about a request that are not in its head.
 pub(crate) struct RequestMeta<'a> {
     pub(crate) moment: Moment,
     /// Length of the request's head in bytes.
@@ -154,8 +154,7 @@ impl Draft {
         self.0.is_some()
     }
 
-    /// Begins the record of received bytes that are not a request, so that only the client's address is
-    /// known.
+    /// Begins the record for received bytes that are not a valid request; only the client's address is known.
     pub(crate) fn of_nothing(client: IpAddr) -> Self {
         let Some(moment) = Moment::now() else { return Self(None) };
         let mut inner = Inner::begin(Kind::Client, 0, moment);
@@ -193,7 +192,7 @@ impl Draft {
         Self(Some(inner))
     }
 
-    /// Logs that the answer leaves now. `head` is its head; `from` and `to` are the offsets of the answer in
+    /// Logs that the answer is sent now. `head` is its head; `from` and `to` are the offsets of the answer in
     /// the bytes given to the connection.
     pub(crate) fn answered(
         &mut self,
@@ -231,7 +230,7 @@ impl Draft {
         inner.first_byte_ns = clock::monotonic_ns();
     }
 
-    /// Logs the time at which the first bytes of the answer leave, while more are to follow.
+    /// Logs the time at which the first bytes of the answer are sent, if more follow.
     pub(crate) fn note_body_begun(&mut self) {
         if let Some(inner) = &mut self.0
             && inner.first_byte_ns == 0
@@ -240,7 +239,7 @@ impl Draft {
         }
     }
 
-    /// Returns the trace that travels with the request, by which the origin's records name it.
+    /// Returns the trace that travels with the request, through which the origin's records refer to it.
     pub(crate) fn trace(&mut self) -> Option<Arc<Trace>> {
         let inner = self.0.as_mut()?;
         let id = inner.id;
@@ -256,8 +255,8 @@ impl Draft {
         Some(Arc::clone(inner.trace.get_or_insert_with(new)))
     }
 
-    /// Ends the client's record. `how` is the reason of an incomplete answer; `sent_bytes` is what the
-    /// connection was given.
+    /// Ends the client's record. `how` is the reason for an incomplete answer; `sent_bytes` is the number of
+    /// bytes that the connection was given.
     #[inline]
     pub(crate) fn end(mut self, how: Option<&str>, sent_bytes: u64) {
         if let Some(inner) = self.0.take() {

@@ -1,4 +1,4 @@
-//! An HTTP/2 connection to an origin, as a core's pool holds it, and the task that reads and writes it.
+//! An HTTP/2 connection to an origin, as kept in a core's pool, and the task that reads and writes it.
 
 use std::{
     sync::{

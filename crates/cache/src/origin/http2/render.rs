@@ -31,7 +31,7 @@ pub(super) fn request(head: &[u8], is_secured: bool) -> Option<(Request<()>, boo
                 authority = Some(Authority::try_from(value.as_bytes()).ok()?);
                 continue;
             }
-            // Hop-by-hop field (RFC 9113 §8.2.2). The client's were removed before, so this one is ours.
+            // Hop-by-hop field (RFC 9113 §8.2.2). The client's own were removed earlier, so this one is ours.
             CONNECTION => continue,
             TRANSFER_ENCODING => {
                 has_content = true;

@@ -51,7 +51,7 @@ struct OpenStream {
 }
 
 impl OpenStream {
-    /// Waits for the answer, past interim responses, and keeps it for [`Talk::answer`].
+    /// Waits for the final answer, skipping interim responses, and keeps it for [`Talk::answer`].
     fn poll_early(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.early.is_some() {
             return Poll::Ready(());
@@ -102,7 +102,7 @@ impl Talk {
     pub(in crate::origin) fn send(&mut self, head: &[u8]) -> Result<(), OriginError> {
         let request = render::request(head, self.place.is_secured());
         let (request, has_content) = request.ok_or(OriginError::Http1Required)?;
-        // If the connection has ended meanwhile, nothing was sent.
+        // If the connection has ended in the meantime, nothing was sent.
         let opened = self.place.requests.send_request(request, !has_content);
         let (answer, content) = opened.map_err(|_| OriginError::Unprocessed)?;
         self.sent =
@@ -135,7 +135,8 @@ impl Talk {
             if sent.poll_early(cx).is_ready() {
                 return Poll::Ready(SendResult::Answered);
             }
-            // The origin takes no more: it has answered, or reset the stream, which the answer then reports.
+            // The origin accepts no more content: it has answered, or it has reset the stream, which the
+            // answer then reports.
             match ready!(poll_hand(&mut sent.content, &mut bytes, cx)) {
                 Some(()) => Poll::Ready(SendResult::Over),
                 None => {
@@ -248,7 +249,7 @@ fn check(fields: &http::HeaderMap) -> Result<(), OriginError> {
 /// Content of an answer on a stream.
 pub(in crate::origin) struct Body {
     stream: RecvStream,
-    /// Received bytes that were not read yet.
+    /// Received bytes that have not been read yet.
     piece: Bytes,
     /// Bytes that are still to be read, if the head declares a length.
     left: Option<u64>,

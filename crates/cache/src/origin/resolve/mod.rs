@@ -36,12 +36,12 @@ use super::{
 /// Shortest time for which addresses count as fresh, whatever their time to live, because each use may start
 /// a lookup.
 const FRESH_MIN: Duration = Duration::from_secs(1);
-/// Longest time for which addresses count as fresh. Answers of the hosts file have no time to live. Within a
-/// DNS answer's time to live no server is asked again.
+/// Longest time for which addresses count as fresh. Answers from the hosts file have no time to live. Within
+/// a DNS answer's time to live no server is asked again.
 const FRESH_MAX: Duration = Duration::from_secs(30);
 /// Shortest time between a failed lookup and the next.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// Addresses that are kept of one answer.
+/// Maximum number of addresses kept from one answer.
 pub(super) const ADDRESSES_MAX: usize = 16;
 
 engine::counters! {
@@ -132,7 +132,7 @@ impl Names {
     }
 }
 
-/// Threads that ask the system for names that DNS does not have.
+/// Maximum number of threads that ask the system for names that DNS does not have.
 const BLOCKING_MAX: usize = 2;
 
 impl Resolver {

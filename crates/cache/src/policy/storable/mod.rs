@@ -106,7 +106,7 @@ macro_rules! whys {
                 match self { $(Why::$variant => $name,)* }
             }
 
-            /// Section of the RFC, or the setting, that has the rule.
+            /// Section of the RFC, or name of the setting, that states the rule.
             pub const fn section(self) -> &'static str {
                 match self { $(Why::$variant => $section,)* }
             }
@@ -277,7 +277,7 @@ fn sets_cookie(request: &RequestFacts, response: &ResponseFacts, rules: &StoreRu
 }
 
 /// Returns the freshness that a path rule gives to a successful answer. An answer that must be validated each
-/// time, or sets a cookie, is left to its origin; and errors are not kept as long as successful answers.
+/// time, or sets a cookie, gets none from the rule; and errors are not kept as long as successful answers.
 fn by_path(request: &RequestFacts, response: &ResponseFacts, rules: &StoreRules) -> Option<(u32, Source)> {
     let is_good = is_heuristically_cacheable(response.status) && response.status < 400;
     let is_for_one = response.directives.no_cache || response.stores_cookie && !rules.removes_set_cookie;

@@ -150,7 +150,7 @@ impl Ban {
     }
 }
 
-/// Object that a ban is evaluated for.
+/// Object for which a ban is evaluated.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Subject<'a> {
     /// Key of the object, or of its address.
@@ -348,7 +348,7 @@ impl Bans {
     }
 
     /// Begins a walk for some of the waiting bans, the oldest first. Returns the greatest of their numbers,
-    /// or `None` if there is nothing to do. `oldest_fetch` is the least number of a fetch under way.
+    /// or `None` if there is nothing to do. `oldest_fetch` is the lowest number of a fetch under way.
     pub(crate) fn begin_walk(&mut self, oldest_fetch: Option<u64>, now: u64) -> Option<u64> {
         let is_ripe = |number| {
             oldest_fetch.is_none_or(|oldest| oldest >= number)
@@ -370,7 +370,7 @@ impl Bans {
         later.filter(|listed| listed.walk == Walk::UnderWay).any(|listed| listed.holds_of(subject))
     }
 
-    /// Ends a walk that has seen all objects in this core's memory. `is_all` means that there are none
+    /// Ends a walk that has seen all objects in this core's memory. `is_all` means that no objects are stored
     /// elsewhere.
     pub(crate) fn end_walk(&mut self, is_all: bool) {
         for listed in self.list.iter_mut().filter(|listed| listed.walk == Walk::UnderWay) {

@@ -9,7 +9,7 @@
 //!
 //!  bans = the table's latest?  ─ yes ─▶ not purged                     what every hit compares: one load
 //!           │ no
-//!  judged since the last purge? ─ yes ─▶ the result of then            a table of fixed size
+//!  judged since the last purge? ─ yes ─▶ the earlier result            a table of fixed size
 //!           │ no
 //!  a greater number under its tags, its address, the floors? ─▶ hard: a miss · soft: stale since then
 //! ```
@@ -310,14 +310,14 @@ pub(crate) struct Invalidations {
     /// Numbers of the latest ban, and of the latest ban that names a field of the requesting client; 0 for
     /// none.
     bans: Cell<(u64, u64)>,
-    /// Buffers for the key and head that bans are evaluated on.
+    /// Buffers for the key and the head of the object for which bans are evaluated.
     scratch: RefCell<(Vec<u8>, Vec<u8>)>,
     /// Number of fetches under way for each purge number.
     fetches: RefCell<BTreeMap<u64, usize>>,
     /// Position of the lurker during a walk.
     walk: Cell<Option<Sweep>>,
-    /// Greatest number of a ban that the lurker has walked for: answers with a lesser number are not stored
-    /// any more.
+    /// Greatest number of a ban that the lurker has walked for: answers with a lower number are no longer
+    /// stored.
     walked: Cell<u64>,
 }
 
@@ -365,7 +365,7 @@ impl Invalidations {
     }
 
     /// Returns the effect of purges on a stored answer, and ends the lifetime of one that was purged softly.
-    /// The stored names of `Vary` are exempt: the variants found by them are judged themselves.
+    /// The stored names of `Vary` are exempt: the variants found through them are judged individually.
     #[inline]
     pub(crate) fn judge(
         &self,

@@ -38,7 +38,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A stored page, as the list sees it.
+/// A stored page, as recorded in the complete list.
 #[derive(Debug, Clone, Copy)]
 struct Page {
     url: u8,

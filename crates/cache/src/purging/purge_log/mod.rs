@@ -1,4 +1,4 @@
-//! Numbering of purges, and the file beside the store's in which purges survive a restart
+//! Numbering of purges, and the file next to the store's file that keeps purges across a restart
 //! (`docs/formats/purges.md`).
 //!
 //! ```text
@@ -114,14 +114,14 @@ pub struct PurgesSeen {
     /// Number of bans.
     pub bans: usize,
     /// Bytes after the intact part: a purge that was being written when the last process ended, and was never
-    /// confirmed. A start cuts them off.
+    /// confirmed. The next start removes them.
     pub torn_bytes: u64,
-    /// The file belongs to another store: a start replaces it by an empty one.
+    /// The file belongs to another store: a start replaces it with an empty one.
     pub is_foreign: bool,
 }
 
-/// Reads the file of purges beside a store's file whose hashes have this seed, and changes nothing. `None` if
-/// there is no file.
+/// Reads the purge log next to a store's file, without changing it. `hash_seed` is the seed of the store's
+/// hashes. `None` if there is no purge log.
 ///
 /// # Errors
 /// [`PurgesError`] if the file cannot be read, or is damaged so that a start would refuse it.
@@ -244,8 +244,8 @@ fn write_all_that_comes(mut file: PurgesFile, mut table: Table, entries: &Receiv
             // The requester may be gone.
             let _ = done.send(kept.is_ok());
         }
-        // Maximum size of the table's purges: a hard and a soft one per hash, the four of all objects or all
-        // tagged ones, and the bans with their texts.
+        // Maximum size of the table's purges: a hard and a soft one per hash, the four purges of all objects
+        // or of all tagged ones, and the bans with their texts.
         let purge_bytes = (PURGE_HEADER_WORDS + 1) * WORD;
         let bans = table.bans();
         let bans_bytes = bans.len() * (purge_bytes + WORD) + bans.texts_bytes();

@@ -62,7 +62,7 @@ use crate::{
 /// KiB costs about a microsecond, as much as the second buffer of a gathering write and its pin.
 pub(crate) const COALESCE_BYTES_MAX: u64 = 16 * 1024;
 
-/// Number of seconds by which the clock may be set back before objects stored until then are fetched again:
+/// Seconds by which the clock may be set back without new fetches of the objects that are already stored:
 /// more than a time server corrects at once, and less than any lifetime that matters.
 pub(crate) const CLOCK_BACK_S_MAX: u64 = 10;
 
@@ -321,7 +321,7 @@ fn variant(
 enum NotNow {
     /// The object's memory is being freed.
     Gone,
-    /// The object's body is on the file in parts.
+    /// The object's body is in the file, in parts.
     InParts(Box<PartsOnFile>),
     /// The object's body is stored in slices.
     InBlocks(Box<FoundInBlocks>),
@@ -374,8 +374,8 @@ fn of_object<'a>(
             stored_head.clear();
             earlier = coded.append_span(object.head(), stored_head);
         }
-        // The origin stated the length of an object in parts. The list of parts is copied when a part is
-        // wanted, which is never in this turn.
+        // The origin stated the length of an object in parts. The list of parts is copied only when a part is
+        // needed, which is never in this turn.
         let is_in_parts = content.is_in_parts();
         let is_in_blocks = meta.flags.has(Flags::IN_BLOCKS);
         let complete = if is_in_parts || is_in_blocks {

@@ -52,18 +52,19 @@ pub(super) struct SlotId {
 /// Reasons why a connection must end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CloseReason {
-    /// The slot is needed or the time is up, without an incomplete head to answer.
+    /// The slot is needed or a deadline has passed, and no head is incomplete: the connection is closed
+    /// without an answer.
     Silent,
-    /// The slot is needed or the time is up while a head is incomplete: the late answer is sent.
+    /// The slot is needed or a deadline has passed while a head is incomplete: the late answer is sent.
     WithWords,
 }
 
 #[derive(Debug)]
 struct Holder {
     serial: u64,
-    /// Client address to which the slot is counted.
+    /// Client address towards which the slot is counted.
     address: IpAddr,
-    /// Peer address of the connection; the slot of a proxy is counted to it between two requests.
+    /// Peer address of the connection. Between two requests, a proxy's slot is counted towards this address.
     home: IpAddr,
     phase: Phase,
     since_ms: u64,
@@ -71,7 +72,7 @@ struct Holder {
     has_asked: bool,
     /// Time since which the peer has accepted no byte of pending data.
     unsent_since_ms: Option<u64>,
-    /// Time since which the peer has always had some data left to accept.
+    /// Time at which the peer fell behind: since then it has not at any moment accepted all data sent to it.
     behind_since_ms: Option<u64>,
     /// True if the connection must end but has not noticed yet. Its slot already belongs to another
     /// connection.
@@ -354,9 +355,9 @@ impl ConnectionSlots {
         Ok([stalls_ms, answered_ms, waits_ms].into_iter().flatten().min())
     }
 
-    /// Evicts one connection, of the given address if there is one; returns whether any could be evicted. The
-    /// search visits at most `places_max` slots for each connection that arrives while slots are short, which
-    /// takes microseconds.
+    /// Evicts one connection, from the given address if there is one; returns whether one could be evicted.
+    /// The search visits at most `places_max` slots for each connection that arrives while slots are short,
+    /// which takes microseconds.
     fn evict(&mut self, of: Option<IpAddr>) -> bool {
         let rank = |holder: &Holder| match holder.phase {
             _ if holder.is_evicted || holder.unsent_since_ms.is_some() => None,

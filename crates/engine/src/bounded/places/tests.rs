@@ -159,7 +159,7 @@ fn an_address_has_its_places_and_loopback_has_no_bound() {
     assert_eq!(places.enter(v6("2001:db8::4"), 3), AcceptDecision::Refused);
     places.leave(first);
     enter(&mut places, v6("2001:db8::4"), 4);
-    // An evicted connection that leaves late frees nothing twice.
+    // Leaving after an eviction does not free the slot twice.
     places.leave(second);
     places.leave(second);
     assert_eq!(

@@ -41,7 +41,7 @@ use super::{
 /// Maximum threads for blocking operations (DNS, file reads and writes) per core. They are not pinned.
 const HELPERS_MAX: usize = 8;
 
-/// Time after a cut in which a core must reach its next `.await` and helper threads must end.
+/// Time after a cut within which a core must reach its next `.await` and helper threads must end.
 const CUT_GRACE: Duration = Duration::from_secs(1);
 
 /// Configuration of the loops.

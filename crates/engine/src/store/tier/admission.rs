@@ -30,7 +30,7 @@ const DOOR_HASHES: usize = 1 << 18;
 const WAITING_MAX: usize = 1 << 16;
 /// Number of waiting objects that one step examines.
 const LOOKED_AT_A_STEP: usize = 1024;
-/// Bytes of a shard for each remembered hash: the ratio by which the ghost list is sized.
+/// Bytes of shard capacity per remembered hash: the ratio that the ghost list uses to choose its size.
 const BYTES_A_HASH: usize = 1024;
 
 /// Condition under which an object is written to the file.
@@ -74,8 +74,8 @@ impl AdmissionFilter {
 }
 
 impl Shard {
-    /// Returns whether an object that was just stored may be written to the file. An object that replaces one
-    /// on the file always may.
+    /// Returns whether an object that was just stored may be written to the file. An object that replaces an
+    /// older one in the file is always admitted.
     pub(super) fn is_admitted(&mut self, hash: Hash) -> bool {
         let Some(file) = &mut self.file else { return false };
         let is_admitted = match &mut file.door {
@@ -91,7 +91,7 @@ impl Shard {
         is_admitted
     }
 
-    /// Returns whether an object that is about to be evicted, and is not on the file, may be written there.
+    /// Returns whether an object that is about to be evicted, and is not in the file, may be written there.
     pub(super) fn is_admitted_late(&self, was_visited: bool) -> bool {
         was_visited || self.file.as_ref().is_none_or(|file| file.door.is_none())
     }

@@ -1,8 +1,8 @@
-//! Objects that are on the file and may not be in memory: finding and restoring them.
+//! Objects that are in the file and possibly not in memory: finding and restoring them.
 //!
 //! ```text
-//! miss of memory ─▶ cold: location from the directory ─▶ a helper reads ─▶ restore: in probation, as it was
-//!                                                            └ damaged: dropped from the directory
+//! miss in memory ─▶ location from the file's directory ─▶ a helper reads ─▶ restore: in probation, unchanged
+//!                                                             └ damaged: dropped from the directory
 //! ```
 
 use super::{
@@ -20,28 +20,28 @@ use crate::{
     },
 };
 
-/// Location and length of an object's record on the file.
+/// Location and length of an object's record in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileRecord {
     /// Location of the object's record.
     pub location: Location,
-    /// Bytes of the record's payload.
+    /// Length of the record's payload in bytes.
     pub payload_bytes: u32,
 }
 
-/// Location of an object's body on the file, to be sent from there.
+/// Location of an object's body in the file, to be sent from there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileRun {
     /// Location of the object's record.
     pub location: Location,
     /// File offset at which the body begins.
     pub body_at: u64,
-    /// Bytes of the body.
+    /// Length of the body in bytes.
     pub body_bytes: u64,
 }
 
 impl Shard {
-    /// Returns the location of an object that is not in memory, if it is on the file and has not expired. Its
+    /// Returns the location of an object that is not in memory, if it is in the file and has not expired. Its
     /// head may be in another record: see [`Shard::cold_head`].
     pub fn find_on_file(&mut self, hash: Hash, now_s: u32) -> Option<FileRecord> {
         let Self { local, file, .. } = self;
@@ -56,8 +56,8 @@ impl Shard {
         Some(file.bodies.find(hash.word()).unwrap_or(own))
     }
 
-    /// Returns the expiry of an object on the file, in seconds on the store's clock, if the file has the
-    /// object. Unlike [`cold`](Self::find_on_file), changes nothing.
+    /// Returns the expiry of an object in the file, in seconds on the store's clock, if the file has the
+    /// object. Unlike [`find_on_file`](Self::find_on_file), changes nothing.
     pub fn on_file_until_s(&self, hash: Hash, now_s: u32) -> Option<u32> {
         let file = self.file.as_ref()?;
         let kept = file.known(hash.word()).filter(|kept| kept.expires_s > now_s)?;
@@ -66,7 +66,7 @@ impl Shard {
         is_there.then_some(kept.expires_s)
     }
 
-    /// Drops an object whose record on the file cannot be read.
+    /// Drops an object whose record in the file cannot be read.
     pub fn damaged(&mut self, hash: Hash, location: Location) {
         let tally = &self.local.store.shards[self.local.core].tally;
         if let Some(file) = &mut self.file
@@ -78,7 +78,7 @@ impl Shard {
         }
     }
 
-    /// Reads, without waiting, a record that is still in memory because it is not on the file yet.
+    /// Reads, without waiting, a record that is still in memory because it is not in the file yet.
     pub fn held(&self, cold: FileRecord) -> Option<Vec<u8>> {
         let reader = &self.file.as_ref()?.reader;
         reader.read_held(cold.location, cold.payload_bytes as usize)
@@ -155,7 +155,7 @@ impl Shard {
         Ok(true)
     }
 
-    /// Returns whether the parts named by an object's list are the ones known to be on the file.
+    /// Returns whether the parts named by an object's list are the ones known to be in the file.
     fn has_all_parts(&self, hash: Hash, image: &Image<'_>) -> bool {
         let Some(file) = &self.file else { return false };
         let list = PartsList::parse(image.body, hash.word());
@@ -166,7 +166,7 @@ impl Shard {
 }
 
 impl Object<'_> {
-    /// Returns the object's location on the file, if it was copied there as one record. Use the log's reader
+    /// Returns the object's location in the file, if it was copied there as one record. Use the log's reader
     /// to check whether it is written ([`Reader::is_on_file`](crate::log::Reader::is_on_file)), and to pin it
     /// there ([`Reader::pin`](crate::log::Reader::pin)).
     pub fn on_file(&self) -> Option<FileRun> {

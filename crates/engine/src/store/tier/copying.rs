@@ -15,7 +15,7 @@ pub(super) struct CopyProgress {
     copied: u64,
 }
 
-/// Target on the file to which an object is copied.
+/// Destination in the file to which an object is copied.
 #[derive(Debug)]
 pub(super) enum CopyTarget {
     /// A single record, whose header, key and head have already been written.
@@ -33,7 +33,7 @@ pub(super) enum Step {
     Whole,
     /// The disk must catch up before the copy can continue.
     Later,
-    /// The copy was given up: the store wants the memory back, and the disk is behind.
+    /// The copy was given up: the store needs the memory, and the disk is behind.
     GivenUp,
 }
 

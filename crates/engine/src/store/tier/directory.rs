@@ -1,25 +1,25 @@
-//! Directory of a shard's objects on the file: hash to location, 24 bytes per object and a quarter more for
+//! Directory of a shard's objects in the file: hash to location, 24 bytes per object and a quarter more for
 //! free entries.
 //!
 //! ```text
-//! top bits of the hash ─▶ table of 1024 ─▶ | hash | location | expiry, length |  open addressing, one run
+//! top bits of the hash ─▶ table of 1024 ─▶ | hash | location | expiry, length |  open addressing, linear probing
 //! ```
 //! *Memory:* plain memory of the shard's owner, which alone reads and writes it. Each table grows by itself,
 //! so that no step moves more than a 1024th of the entries. Before a table grows it drops entries that point
 //! into segments that have been given up (the log does not report those), so the number of entries is bounded
-//! by the capacity of the file. The directory also has a memory bound: a full table names the object that
-//! must make room for the next.
+//! by the capacity of the file. The directory also has a memory bound: when a table is full, an object is
+//! chosen that must be removed before the next one is entered.
 
 use crate::log::Location;
 
 /// Number of tables in a directory; a power of two.
 const TABLES: usize = 1024;
-/// Entries of the smallest allocated table.
+/// Number of entries in the smallest allocated table.
 const TABLE_MIN: usize = 8;
 /// Number of entries examined to find the oldest, which is removed to make room.
 const LOOKED_AT_TO_MAKE_ROOM: usize = 16;
 
-/// Directory entry of an object that is on the file.
+/// Directory entry of an object that is in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FileObject {
     pub(crate) hash: u64,
@@ -111,7 +111,7 @@ impl Directory {
     }
 
     /// Enters an object and returns the entry with the same hash that it replaces. `is_living` tells whether
-    /// the record of an existing entry is still on the file.
+    /// the record of an existing entry is still in the file.
     pub(super) fn insert(
         &mut self,
         kept: FileObject,
@@ -197,7 +197,8 @@ impl Table {
         self.entries[at] = entry;
     }
 
-    /// Drops entries whose records are gone, and grows by a third if these were less than a quarter.
+    /// Drops entries whose records are gone, and enlarges the table if less than a quarter of it is then
+    /// vacant.
     fn rebuild(&mut self, is_living: &impl Fn(Location) -> bool) {
         let living: Vec<Entry> = self
             .entries

@@ -1,4 +1,4 @@
-//! Records that recovery finds on the file at the start, collected until each core's objects are known.
+//! Records that recovery finds in the file at startup, collected until each core's objects are known.
 //!
 //! ```text
 //! records, in any order ─▶ directories (the newest of each hash) ─┐
@@ -18,7 +18,7 @@ use crate::{
     store::hash::Hash,
 };
 
-/// Records that recovery has found on the file so far.
+/// Records that recovery has found in the file so far.
 pub(super) struct RecoveryIndex {
     header: Header,
     now_s: u32,

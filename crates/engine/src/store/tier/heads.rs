@@ -1,4 +1,4 @@
-//! Newer heads of objects whose bodies stay where they are on the file.
+//! Newer heads of objects whose bodies stay where they are in the file.
 //!
 //! ```text
 //!   | object: head, body |  ◀─claims─  | head alone, number 1 |  ◀─ended by─ | marker |
@@ -6,10 +6,10 @@
 //!            └──────claims──────────  | head alone, number 2 |  ◀───┘         the directory leads here
 //! ```
 //! In the log, a head record ends the object's record and claims it. A program that does not know head
-//! records, or a start that finds the head missing, therefore finds no object, and never one with an outdated
-//! head. Small bodies are rewritten together with their head, so that one read restores them. *Memory:* the
-//! owner's, 40 bytes for each body whose head is elsewhere. *Bounds:* objects on the file; entries whose
-//! segments are gone are swept out when the number of entries has doubled.
+//! records, or recovery that finds the head missing, therefore finds no object, and never one with an
+//! outdated head. Small bodies are rewritten together with their head, so that one read restores them.
+//! *Memory:* the owner's, 40 bytes for each body whose head is elsewhere. *Bounds:* objects in the file;
+//! entries whose segments are gone are swept out when the number of entries has doubled.
 
 use std::collections::HashMap;
 
@@ -57,7 +57,7 @@ impl Bodies {
         self.of.get(&hash).map(|body| body.cold)
     }
 
-    /// Releases the body record of an object that no head belongs to any more.
+    /// Releases the body record of an object, because no head refers to it any more.
     pub(super) fn release(&mut self, hash: u64, reader: &Reader) {
         if let Some(body) = self.of.remove(&hash) {
             body.cold.died(reader);
@@ -75,7 +75,7 @@ impl Bodies {
 }
 
 impl FileTier {
-    /// Returns whether all records of an object are still on the file.
+    /// Returns whether all records of an object are still in the file.
     pub(super) fn is_there(&self, hash: u64) -> bool {
         let lives = |location| self.reader.segment_of(location).is_some();
         self.known(hash).is_some_and(|kept| lives(kept.location))
@@ -84,8 +84,8 @@ impl FileTier {
 }
 
 impl Shard {
-    /// Returns the location of an object's head if that is in another record than the body ([`Shard::find_on_file`]);
-    /// both records must then be read.
+    /// Returns the location of an object's head if the head is in a different record than the body
+    /// ([`Shard::find_on_file`]); both records must then be read.
     pub fn cold_head(&self, hash: crate::store::Hash) -> Option<FileRecord> {
         let file = self.file.as_ref()?;
         file.bodies.find(hash.word())?;
@@ -93,7 +93,7 @@ impl Shard {
         Some(FileRecord { location, payload_bytes })
     }
 
-    /// Writes an object's new head to the file, and also its body if that is short or not on the file.
+    /// Writes an object's new head to the file, and also its body if that is short or not in the file.
     pub(in crate::store) fn keep_head(&mut self, slot: Slot) {
         if !self.put_head(slot) {
             self.keep(slot);

@@ -15,9 +15,9 @@
 
 use crate::{log::Location, store::record::META_WORDS};
 
-/// Bytes before the key of an image, as this version writes them.
+/// Number of bytes before the key in an image written by this version.
 pub(crate) const IMAGE_HEADER_BYTES: usize = FIXED_BYTES + 8 * META_WORDS;
-/// Bytes of an image before the caller's words.
+/// Number of bytes in an image before the caller's words.
 const FIXED_BYTES: usize = 64;
 /// Maximum number of caller's words that an image may contain.
 const WORDS_MAX: usize = 32;
@@ -27,7 +27,7 @@ const MUST_KNOW: u32 = 0xffff_0000;
 const IN_PARTS: u32 = 1 << 16;
 const HEAD_ALONE: u32 = 1 << 17;
 
-/// Header of an object's image on the file.
+/// Header of an object's image in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ImageHeader {
     pub(crate) key_bytes: u32,

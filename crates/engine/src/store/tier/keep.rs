@@ -20,7 +20,7 @@ use crate::{
 
 /// Maximum number of large objects that are being copied into the log at once.
 pub(super) const COPIES_MAX: usize = 64;
-/// Maximum bytes copied in one step, which takes some tens of microseconds.
+/// Maximum bytes copied in one step, which takes a few tens of microseconds.
 const COPY_BYTES_A_STEP: usize = 256 << 10;
 
 impl Shard {
@@ -39,7 +39,7 @@ impl Shard {
         }
     }
 
-    /// Ensures that an object about to be evicted from memory is on the file.
+    /// Ensures that an object about to be evicted from memory is in the file.
     pub(in crate::store) fn keep_evicted(&mut self, slot: Slot, was_visited: bool) {
         let Some(file) = &self.file else { return };
         let is_kept = file.is_there(slot.hash);
@@ -74,7 +74,7 @@ impl Shard {
         };
         file.copies.retain(|copying| copying.hash() != hash);
         if slot.is_chained() {
-            // The copy takes several steps, during which the older object on the file would be outdated.
+            // The copy takes several steps, during which the older object in the file would be outdated.
             file.end(hash);
         }
         if !slot.is_chained() {
@@ -111,7 +111,7 @@ impl Shard {
         }
     }
 
-    /// Copies a further piece of the pending objects to the file; returns whether more remains.
+    /// Copies the next piece of the pending objects to the file; returns whether more remains.
     pub fn copy_to_file(&mut self) -> bool {
         if let Some(file) = &mut self.file {
             file.write_ends();

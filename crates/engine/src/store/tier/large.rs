@@ -1,4 +1,4 @@
-//! Objects that are stored on the file in parts: writing the parts, and keeping track of them.
+//! Objects that are stored in the file in parts: writing the parts, and keeping track of them.
 //!
 //! ```text
 //!  larger than a segment, in memory ── copying.rs, one part per step ─┐
@@ -173,7 +173,7 @@ impl FileTier {
         }
     }
 
-    /// Releases the parts of an object that is no longer on the file.
+    /// Releases the parts of an object that is no longer in the file.
     pub(super) fn release_parts(&mut self, hash: u64) {
         if let Some(owned) = self.large.remove(&hash) {
             owned.died(&self.reader);
@@ -185,7 +185,8 @@ impl FileTier {
         self.large.get(&hash).is_some_and(|owned| !owned.are_there(&self.reader))
     }
 
-    /// Releases the parts of objects whose list is gone with its segment and that were not requested since.
+    /// Releases the parts of objects whose list is gone with its segment and that have not been requested
+    /// since.
     fn sweep(&mut self) {
         let Self { large, directory, reader, .. } = self;
         let is_gone = |hash: &u64, _: &mut OwnedParts| {
@@ -211,7 +212,7 @@ impl Shard {
         let payload_bytes_max = file.writers.payload_bytes_max();
         let part_bytes = PART_BODY_BYTES_MAX.min(payload_bytes_max - PART_HEADER_BYTES);
         let rest = list_bytes(body_bytes, part_bytes)?;
-        // The list of parts must fit into one record in memory and one on the file.
+        // The list of parts must fit into one record in memory and one in the file.
         let lengths = Lengths { rest, ..names };
         let memory = lengths.units()? as usize * UNIT;
         let fits = body_bytes > 0
@@ -243,7 +244,7 @@ impl Shard {
             return Ok(());
         }
         file.copies.retain(|copying| copying.hash() != hash);
-        // The copy takes several steps, during which the older object on the file would be outdated.
+        // The copy takes several steps, during which the older object in the file would be outdated.
         file.end(hash);
         if file.copies.len() >= COPIES_MAX {
             return Err(AppendRefusal::Busy);
@@ -255,7 +256,7 @@ impl Shard {
         Ok(())
     }
 
-    /// Begins an object that is too large for memory but may fit on the file. `None` if there is no file, the
+    /// Begins an object that is too large for memory but may fit in the file. `None` if there is no file, the
     /// file is still being read, or the object is not accepted there (larger than the allowed fraction of the
     /// file, length unknown, not requested before).
     pub fn begin_large(&mut self, object: &NewObject<'_>) -> Option<LargeObjectWriter> {
@@ -354,7 +355,7 @@ impl Shard {
             if self.insert_as(new, &list, &[], Some(restored)).is_err()
                 && let Some((slot, at)) = self.index.find(self.shared(), hash)
             {
-                // The new object is on the file nevertheless, so the older one must not be found in memory.
+                // The new object is in the file nevertheless, so the older one must not be found in memory.
                 self.unlink_at(slot, at);
             }
         }
@@ -366,7 +367,7 @@ impl Shard {
         self.tally().file_refused.add(1);
     }
 
-    /// Drops the object with this sequence number, because one of its parts on the file is missing or
+    /// Drops the object with this sequence number, because one of its parts in the file is missing or
     /// damaged.
     pub fn lost_part(&mut self, hash: Hash, key: &[u8], id: u64) {
         if self.lookup_owned(hash, key).is_some_and(|object| object.is_in_parts() && object.sequence() == id)

@@ -2,12 +2,12 @@
 //!
 //! ```text
 //!  up to a minute ─▶ short  ─┐
-//!  up to an hour  ─▶ medium ─┼─▶ segments whose objects end about together ─▶ the last is due ─▶ given up, unread
+//!  up to an hour  ─▶ medium ─┼─▶ segments whose objects expire at similar times ─▶ all expired ─▶ freed, unread
 //!  longer         ─▶ long   ─┘
 //! ```
-//! With mixed lifetimes, most objects of a segment would expire long before the segment is the oldest and
-//! given up; meanwhile segments with many useful objects would be given up for lack of room. Records of
-//! deletions go to the long class, because they are small and few.
+//! With mixed lifetimes, most objects of a segment would expire long before the segment becomes the oldest
+//! and is given up; until then, segments with many useful objects would be given up for lack of room. Records
+//! of deletions go to the long class, because they are small and few.
 //!
 //! *Memory:* the owner's, 24 bytes per segment. *Bounds:* one step examines [`SEGMENTS_A_LOOK`] segments.
 
@@ -29,7 +29,7 @@ const ENDS: usize = Lifetime::Long as usize;
 /// Number of segments that one step examines.
 const SEGMENTS_A_LOOK: usize = 64;
 
-/// Tickets to wait for until the disk has all appended records: one for each class with pending writes.
+/// Tickets for waiting until all appended records are written: one for each class with pending writes.
 pub(super) type Tickets = smallvec::SmallVec<[(Arc<Progress>, Ticket); WRITERS_PER_CORE]>;
 
 /// Time until which some record in a segment is valid, as far as one core knows.
@@ -57,7 +57,7 @@ pub(super) struct LifetimeWriters {
     now_s: u32,
 }
 
-/// Records whose deletions may not be on the file yet, by hash: the newest record per hash.
+/// Records whose deletions may not be in the file yet, by hash: the newest record per hash.
 ///
 /// There are two generations, so that each deletion need not store its ticket: once all deletions of the
 /// older generation are written, the younger becomes the older.

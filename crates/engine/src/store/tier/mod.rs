@@ -4,11 +4,11 @@
 //!           link ─▶ copied into the log's buffer ─▶ helpers write it within `flush`
 //! memory ◀─────────────────────────────────────────────┐
 //! (index, arena)  a miss that the directory knows ─▶ a helper reads ─▶ restored, in probation ─┘
-//!           evict ─▶ no write: it is on the file (written again if its segment has been given up)
-//!           unlink, replace ─▶ its end is in the log, before that is acknowledged
+//!           evict ─▶ no write: the object is in the file (written again if its segment has been given up)
+//!           unlink, replace ─▶ the deletion is in the log before the change is acknowledged
 //! ```
 //! *Core:* the shard's owner. *Memory:* the directory, plain memory of the owner. *Bounds:* deletions that
-//! the log has not written yet (at most as many as there are objects on the file) and large objects that are
+//! the log has not written yet (at most as many as there are objects in the file) and large objects that are
 //! being copied (`keep.rs`; beyond the bound an object is not written to the file, which is counted). Expired
 //! segments are given up by `lifetimes.rs`, and the oldest by the log itself; the directory notices at the
 //! next lookup.
@@ -59,7 +59,7 @@ const OBJECT: Kind = Kind(1);
 /// start.
 const SEQUENCE_BITS: u32 = 20;
 
-/// A shard's objects on the file, and what is needed to write and find them.
+/// A shard's objects in the file, with the state needed to write and find them.
 #[derive(Debug)]
 pub(super) struct FileTier {
     writers: LifetimeWriters,
@@ -68,7 +68,7 @@ pub(super) struct FileTier {
     /// Deletions that the log has refused and that must be retried. While this is not empty, no purge is
     /// acknowledged.
     ends: VecDeque<Location>,
-    /// Deletions that may not be on the file yet.
+    /// Deletions that may not be in the file yet.
     ending: UnwrittenEnds,
     copies: VecDeque<CopyProgress>,
     /// Parts of the large objects that are stored in parts, by hash.
@@ -77,7 +77,7 @@ pub(super) struct FileTier {
     bodies: Bodies,
     /// Number of objects in parts at which the next sweep for lost lists begins.
     sweep_at: usize,
-    /// Maximum body bytes of an object on the file.
+    /// Maximum body bytes of an object in the file.
     body_bytes_max: u64,
     /// Filter of objects requested once, if objects are written to the file only at the second request.
     door: Option<AdmissionFilter>,
@@ -135,7 +135,7 @@ impl FileTier {
         Some(kept)
     }
 
-    /// Returns whether the object with this hash on the file was written before this process started and has
+    /// Returns whether the object with this hash in the file was written before this process started and has
     /// changed in memory since.
     fn is_outdated(&self, hash: u64) -> bool {
         self.catching_up.as_ref().is_some_and(|warming| warming.is_touched(hash))
@@ -156,7 +156,7 @@ impl FileTier {
         }
     }
 
-    /// Deletes an object for good; returns whether it was on the file.
+    /// Deletes an object for good; returns whether it was in the file.
     fn end(&mut self, hash: Hash) -> bool {
         self.settle(hash.word());
         self.release_pieces(hash.word());
@@ -194,7 +194,7 @@ impl FileTier {
     }
 
     /// Returns the record that a new one with this hash must end: the one in the directory, or one whose
-    /// deletion may not be on the file yet. A start that finds both records could not tell from their
+    /// deletion may not be in the file yet. Recovery, if it found both records, could not tell from their
     /// locations which is newer, because they may come from different writers.
     fn target(&self, hash: u64) -> Option<Location> {
         self.known(hash).map(|kept| kept.location).or_else(|| self.ending.of(hash))
@@ -257,8 +257,8 @@ impl Shard {
         tier.catching_up = self.warming.take().filter(|warming| !warming.is_idle());
         self.tally().file_warming.set(tier.catching_up.is_some().into());
         self.file = Some(tier);
-        // Sequence numbers are part of the keys of variants, so none may be used twice. While warming they
-        // began at the epoch known then, which is not higher.
+        // Sequence numbers are part of the keys of variants, so none may be used twice. During warm-up they
+        // began at the epoch known at that time, which is not higher than this one.
         self.sequence = self.sequence.max(epoch << SEQUENCE_BITS);
     }
 
@@ -278,7 +278,7 @@ impl Shard {
         }
     }
 
-    /// Deletes an object on request; returns whether it was on the file.
+    /// Deletes an object on request; returns whether it was in the file.
     pub(super) fn end_on_file(&mut self, hash: Hash) -> bool {
         if let Some(warming) = &mut self.warming
             && !warming.touch(hash.word())
@@ -298,7 +298,7 @@ impl Drop for FileTier {
     fn drop(&mut self) {
         // A clean shutdown: pending copies are completed, and refused deletions get a last attempt.
         self.copy_the_rest();
-        // The newer versions of these objects are lost when the process ends; the outdated ones on the file
+        // The newer versions of these objects are lost when the process ends; the outdated ones in the file
         // must not come back.
         for hash in self.catching_up.take().into_iter().flat_map(|warming| warming.left()) {
             self.end(Hash::from_word(hash));

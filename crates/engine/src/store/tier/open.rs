@@ -1,4 +1,4 @@
-//! Opening a store whose objects are on a file.
+//! Opening a file-backed store.
 
 use std::{
     fmt, io,
@@ -50,7 +50,7 @@ pub struct FileConfig {
     pub objects_max: u64,
 }
 
-/// Reasons why a store on a file could not be opened.
+/// Reasons why a file-backed store could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenOnFileError {
     /// The store in memory could not be opened.
@@ -81,7 +81,7 @@ pub enum OpenOnFileError {
     Start {
         /// Path of the file.
         path: PathBuf,
-        /// Error of the system.
+        /// Error returned by the system.
         source: io::Error,
     },
 }
@@ -101,7 +101,7 @@ pub struct UnreadStore {
     pub may_go_ahead: bool,
 }
 
-/// Recovery of a store's file at the start.
+/// Recovery of a store's file at startup.
 #[derive(Debug)]
 pub struct FileRecovery {
     opening: LogRecovery,
@@ -118,20 +118,20 @@ pub struct StoreContents {
     pub log: Log,
     /// File tiers, one for each core, to be passed to [`Shard::put_on_file`].
     pub tiers: Vec<Tier>,
-    /// Report of the recovery.
+    /// Report on the recovery.
     pub recovered: RecoveryReport,
-    /// Number of objects on the file that recovery found, over all cores.
+    /// Number of objects in the file that recovery found, over all cores.
     pub objects: u64,
 }
 
-/// One core's part of the objects on the file.
+/// One core's part of the objects in the file.
 #[derive(Debug)]
 pub struct Tier {
     pub(super) tier: Box<FileTier>,
     pub(super) epoch: u64,
 }
 
-/// An open store on a file.
+/// An open file-backed store.
 pub struct FileStore {
     /// The part of the store that all cores share.
     pub store: Arc<Store>,
@@ -141,7 +141,7 @@ pub struct FileStore {
     pub log: Log,
     /// Source from which helpers read; it verifies the checksums of each record.
     pub source: Arc<dyn Source>,
-    /// Report of the recovery.
+    /// Report on the recovery.
     pub recovered: RecoveryReport,
 }
 
@@ -172,15 +172,15 @@ impl fmt::Debug for FileStore {
 const SEGMENTS_PER_CORE: u64 = WRITERS_PER_CORE as u64 + 3;
 /// Oldest format version that a cache can continue with; objects of older files can be fetched again.
 const VERSION_MIN: u32 = 2;
-/// Minimum number of segments in addition to those of the cores: for the reaper's own, and the one that it is
-/// freeing.
+/// Minimum number of segments in addition to those of the cores: the reaper's own segments, and the segment
+/// that it is freeing.
 const SEGMENTS_BESIDES: u64 = 4;
 /// Maximum bytes that are appended and wait to be written to the file.
 const UNWRITTEN_BYTES_MAX: u64 = 64 << 20;
-/// Number of threads that read the file at the start.
+/// Number of threads that read the file at startup.
 const START_THREADS: usize = 4;
 
-/// Opens a store whose objects are on a file, and recovers the objects there that are valid at `now_s`.
+/// Opens a file-backed store, and recovers the objects in the file that are valid at `now_s`.
 ///
 /// # Errors
 /// Returns an [`OpenOnFileError`] that states the configured numbers and the numbers that would be accepted.
@@ -200,7 +200,7 @@ pub fn open_on_file(
     Ok(FileStore { store, shards, log, source, recovered })
 }
 
-/// Opens a store on a log on any disk, with [`Log::turn`] in place of helper threads: for tests and
+/// Opens a store whose log may be on any disk, with [`Log::turn`] in place of helper threads: for tests and
 /// benchmarks in simulated time.
 ///
 /// # Errors
@@ -259,7 +259,7 @@ fn log_options(config: &StoreConfig, file: &FileConfig) -> Result<Options, OpenO
     Ok(options)
 }
 
-/// Opens a store whose objects are on a file, without reading the file; [`FileRecovery::read`] does that.
+/// Opens a file-backed store without reading the file; [`FileRecovery::read`] does that.
 ///
 /// # Errors
 /// Returns an [`OpenOnFileError`] that states the configured numbers and the numbers that would be accepted.
@@ -306,7 +306,7 @@ impl FileRecovery {
     }
 }
 
-/// Parameters of a start that are not stored in the file.
+/// Startup parameters that are not stored in the file.
 struct StartOptions {
     cores: usize,
     admission: Admission,

@@ -1,4 +1,4 @@
-//! A large object on the file: its body in parts, one record each, and a small object that lists them.
+//! A large object in the file: its body in parts, one record each, and a small object that lists them.
 //!
 //! ```text
 //!  record of kind 2   | magic 4 | number 4 | hash 8 | object 8 | 0 8 | body …       one part, at most 480 KiB of body
@@ -7,12 +7,12 @@
 //! ```
 //! The list is written after the parts. A listed part may be missing (helpers write segments in any order,
 //! and the oldest segments are given up first), so an object exists only if its list *and* all of its parts
-//! do, and each part names its object. A start matches parts and objects by their tags alone ([`tag`]) and
-//! reads no record for that. A part that no list names is dead.
+//! do, and each part names its object. Recovery matches parts and objects by their tags alone ([`tag`]),
+//! without reading any record. A part that no list names is dead.
 //!
-//! *Memory:* 16 bytes of the owner's for each part; and for each object in memory the list, with 8 bytes per
-//! part. *Bounds:* the list is one record in memory and on the file; the body is at most a [`FILE_SHARE`]th
-//! of the file.
+//! *Memory:* 16 bytes of the owner's memory for each part; and for each object in memory the list, with 8
+//! bytes per part. *Bounds:* the list is one record in memory and in the file; the body is at most a
+//! [`FILE_SHARE`]th of the file.
 
 use std::collections::HashMap;
 
@@ -30,7 +30,7 @@ pub(super) const FILE_SHARE: u64 = 2;
 
 const PART_MAGIC: u32 = u32::from_le_bytes(*b"NTp2");
 const LIST_MAGIC: u32 = u32::from_le_bytes(*b"NTl2");
-/// Bytes of a part's record payload before the body.
+/// Number of bytes before the body in the payload of a part's record.
 pub(super) const PART_HEADER_BYTES: usize = 32;
 const LIST_HEADER_BYTES: usize = 40;
 const PLACE_BYTES: usize = 8;
@@ -59,7 +59,7 @@ pub(super) fn list_bytes(body_bytes: u64, part_bytes: usize) -> Option<usize> {
     parts.checked_mul(PLACE_BYTES)?.checked_add(LIST_HEADER_BYTES)
 }
 
-/// List of the parts in which an object is stored on the file.
+/// List of the parts in which an object is stored in the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartsList {
     hash: u64,
@@ -72,7 +72,7 @@ pub struct PartsList {
     places: Vec<Location>,
 }
 
-/// A part of a large object on the file.
+/// A part of a large object in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part {
     /// Location and length of the part's record.
@@ -260,7 +260,7 @@ impl FileRecord {
     }
 }
 
-/// Parts of one object on the file, as the shard's owner keeps track of them.
+/// Parts of one object in the file, as the shard's owner keeps track of them.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct OwnedParts {
     pub(super) mark: u32,
@@ -277,7 +277,7 @@ impl OwnedParts {
         self.mark == mark_of(list.id) && self.parts.iter().copied().eq(list.records())
     }
 
-    /// Returns whether all parts are still on the file: their segments have not been freed.
+    /// Returns whether all parts are still in the file: their segments have not been freed.
     pub(super) fn are_there(&self, reader: &Reader) -> bool {
         self.parts.iter().all(|part| reader.segment_of(part.location).is_some())
     }

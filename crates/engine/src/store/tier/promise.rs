@@ -1,4 +1,4 @@
-//! Promises: conditions of durability that must hold before the removal of an object may be acknowledged.
+//! Promises: durability conditions that must hold before the removal of an object may be acknowledged.
 
 use tokio::sync::oneshot;
 
@@ -59,8 +59,7 @@ impl Promise {
 
 impl Shard {
     /// Returns the promise to await before a removal is acknowledged, and requests that the deletion is
-    /// written now. While the file is being read at the start, the promise first waits for the end of
-    /// reading.
+    /// written now. While the file is being read at startup, the promise first waits for the end of reading.
     pub fn promise(&mut self) -> Promise {
         let warming = match &mut self.file {
             None => &mut self.warming,

@@ -1,16 +1,16 @@
-//! A shard that works while its file is still being read at the start.
+//! A shard that works while its file is still being read at startup.
 //!
 //! ```text
 //! start ─▶ warming: the contents of the file are unknown, every miss goes to the origin
-//!            │  stored, replaced, dropped ─▶ its hash is touched
+//!            │  object stored, replaced, dropped ─▶ its hash is noted as touched
 //!  file read ▼
-//!          catching up, some hashes per step: in memory? ─▶ written, in place of the older record
-//!            │                                not there? ─▶ the older record's end is written
+//!          catching up, some hashes per step: object in memory? ─▶ written, in place of the older record
+//!            │                                object gone?      ─▶ deletion of the older record is written
 //!            ▼
-//!          warm: purges that wait are answered
+//!          warm: waiting purges are answered
 //! ```
 //! The file's older records therefore do not undo any change made meanwhile: until its hash has been
-//! processed, a touched object is not found on the file. *Core:* the shard's owner. *Bounds:* [`TOUCHED_MAX`]
+//! processed, a touched object is not found in the file. *Core:* the shard's owner. *Bounds:* [`TOUCHED_MAX`]
 //! hashes, beyond which no new object is stored (drops may take as many again); [`PURGES_WAITING_MAX`] purges
 //! that wait to be acknowledged.
 
@@ -44,7 +44,8 @@ pub(in crate::store) struct WarmupChanges {
     order: Vec<u64>,
     set: HashSet<u64>,
     waiting: Vec<oneshot::Sender<PurgeTickets>>,
-    /// True once a dropped object could not be noted for lack of room: from then on, no purge is promised.
+    /// True once a dropped object could not be noted for lack of room: from then on, no purge is promised to
+    /// be durable.
     is_overrun: bool,
 }
 
@@ -74,13 +75,13 @@ impl WarmupChanges {
         true
     }
 
-    /// Returns whether the object was changed while the file was read, so that its record on the file is
+    /// Returns whether the object was changed while the file was read, so that its record in the file is
     /// outdated.
     pub(super) fn is_touched(&self, hash: u64) -> bool {
         self.set.contains(&hash)
     }
 
-    /// Removes the hash of an object whose outdated record on the file has been dealt with.
+    /// Removes the hash of an object whose outdated record in the file has been replaced or deleted.
     pub(super) fn settle(&mut self, hash: u64) {
         self.set.remove(&hash);
     }
@@ -119,8 +120,8 @@ impl Shard {
         self.tally().file_warming.set(1);
     }
 
-    /// Returns whether the file is still being read, or changes made meanwhile have not all been written to
-    /// it yet.
+    /// Returns whether the file is still being read, or changes made during that time have not all been
+    /// written to it yet.
     pub fn is_warming(&self) -> bool {
         self.warming.is_some() || self.file.as_ref().is_some_and(|file| file.catching_up.is_some())
     }
@@ -179,7 +180,7 @@ impl Shard {
         true
     }
 
-    /// Marks an object as processed that is not written to the file and replaces no record there.
+    /// Marks as processed an object that is not written to the file and replaces no record there.
     fn settle_while_catching_up(&mut self, hash: Hash) {
         if let Some(file) = &mut self.file {
             file.settle(hash.word());

@@ -13,7 +13,7 @@
 pub struct Names {
     /// Subject alternative names in nats-server's order: mail addresses, host names, URIs.
     pub alternatives: Vec<String>,
-    /// Attributes of the subject as (name, value) pairs, sorted as by [`subject_of`].
+    /// Attributes of the subject as (name, value) pairs, in the order in which [`subject_of`] sorts them.
     pub subject: Vec<(String, String)>,
 }
 
@@ -94,7 +94,7 @@ fn attributes(mut subject: Der<'_>) -> Vec<(String, String)> {
 }
 
 /// Returns the usual name of an attribute (RFC 4519, and those that OpenSSL adds), or its object identifier
-/// in digits.
+/// as dotted numbers.
 fn kind_of(object: &[u8]) -> Option<String> {
     let known: [(&[u8], &str); 12] = [
         (&[0x55, 4, 3], "CN"),
@@ -152,7 +152,7 @@ fn alternatives(mut extensions: Der<'_>) -> Option<Vec<String>> {
     None
 }
 
-/// Unread rest of a sequence of DER values.
+/// Unread remainder of a sequence of DER values.
 #[derive(Clone, Copy)]
 struct Der<'a>(&'a [u8]);
 

@@ -12,12 +12,12 @@ use smallvec::SmallVec;
 
 use super::pattern::{self, covers};
 
-/// Configured mapping of one source.
+/// Configured mapping for one source pattern.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Mapping {
     /// Pattern of the subjects that are mapped.
     pub source: String,
-    /// Destinations, of which each message gets one.
+    /// Destinations; each message goes to one of them.
     pub destinations: Vec<WeightedDestination>,
 }
 
@@ -66,8 +66,8 @@ enum Token {
     Literal(Box<[u8]>),
     /// Copies the source token with this index.
     Copy(usize),
-    /// A partition number below the first field, computed as the hash of these source tokens: FNV-1a, 32
-    /// bits, as in nats-server, so that all servers agree.
+    /// A partition number smaller than the first field, computed as the hash of these source tokens: FNV-1a,
+    /// 32 bits, as in nats-server, so that all servers agree.
     Partition(u32, Vec<usize>),
     /// A random number below this bound, drawn for each message.
     Random(u32),
@@ -393,8 +393,8 @@ mod tests {
         }
     }
 
-    /// Tokens and functions of a destination are replaced. The functions' results are nats-server's:
-    /// `tests/tests/it/feed_mappings.rs` compares both servers.
+    /// Tokens and functions of a destination are replaced. The functions give the same results as in
+    /// nats-server: `tests/tests/it/feed_mappings.rs` compares both servers.
     #[test]
     fn tokens_are_put_in() {
         for (source, destination, subject, expected) in [

@@ -41,15 +41,15 @@ pub use spec::{Account, AccountLimits, Authorization, ConnectionTypes, Secret, S
 
 /// Largest number of accounts of one server; a configuration with more does not load.
 pub const ACCOUNTS_MAX: usize = 4096;
-/// Account of clients that belong to no other (nats-server's name).
+/// Account for clients that belong to no other account (the name is nats-server's).
 pub const GLOBAL_ACCOUNT: &str = "$G";
-/// Account that may subscribe to the server's own subjects (nats-server's name).
+/// Account that may subscribe to the server's own subjects (the name is nats-server's).
 pub const SYSTEM_ACCOUNT: &str = "$SYS";
 /// Bytes of a password that bcrypt uses; a longer password is refused rather than cut.
 const BCRYPT_PASSWORD_BYTES_MAX: usize = 72;
 
-/// Number of an account, which is a subject space of its own: an index into [`Identities::accounts`], stable
-/// over reloads.
+/// Number of an account: an index into [`Identities::accounts`] that stays the same across reloads. Each
+/// account has its own subject space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct AccountId(pub u16);
 
@@ -75,7 +75,7 @@ pub struct Credentials<'a> {
     pub sig: Option<&'a str>,
     /// JWT, CONNECT's `jwt`.
     pub jwt: Option<&'a str>,
-    /// The client is connected by WebSocket. (This is known from the connection, not from CONNECT.)
+    /// The client is connected over WebSocket. (This is known from the connection, not from CONNECT.)
     pub websocket: bool,
     /// Names in the client's certificate, if certificates identify users ([`crate::config::Tls::map`]).
     pub certificate: Option<&'a certificate::Names>,
@@ -237,8 +237,8 @@ impl Identities {
         }
     }
 
-    /// Builds the identities of a configuration. At a reload, `before` are the identities so far: accounts in
-    /// both keep their number, and new accounts get numbers after them.
+    /// Builds the identities of a configuration. On a reload, `before` holds the previous identities:
+    /// accounts in both keep their number, and new accounts get the numbers that follow.
     ///
     /// # Errors
     /// [`SpecError`] if the configuration is invalid; its text says what would be valid.
@@ -371,8 +371,8 @@ impl Identities {
             return Err(LoginError::ConnectionType);
         }
         let sig = credentials.sig.unwrap_or_default();
-        // Clients send the signature with and without padding, in either alphabet; nats-server accepts all of
-        // these.
+        // Clients send the signature with or without padding, in either base64 alphabet; nats-server accepts
+        // all of these.
         let sig = base64::engine::general_purpose::URL_SAFE_NO_PAD
             .decode(sig.trim_end_matches('='))
             .or_else(|_| base64::engine::general_purpose::STANDARD_NO_PAD.decode(sig.trim_end_matches('=')))

@@ -8,7 +8,7 @@
 /// pattern that matches only itself, so the function also tells whether a pattern matches a subject.
 #[inline]
 pub fn covers(pattern: &[u8], inner: &[u8]) -> bool {
-    // Fast path: most patterns of a list differ from the subject in their first byte already.
+    // Fast path: most patterns in a list already differ from the subject in the first byte.
     if let (Some(&first), Some(&other)) = (pattern.first(), inner.first())
         && first != other
         && first != b'*'

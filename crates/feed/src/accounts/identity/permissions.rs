@@ -8,8 +8,8 @@ use std::{sync::Arc, time::Duration};
 
 use super::pattern::{covers, overlaps};
 
-/// A pattern of a permission list, with the queue group that it is limited to (`"orders workers"` in NATS's
-/// files).
+/// A pattern in a permission list, with the queue group that it is limited to (`"orders workers"` in NATS
+/// configuration files).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
     /// Pattern of subjects.
@@ -39,8 +39,8 @@ pub struct Rules {
 pub struct Responses {
     /// Messages that may be published to one reply subject; `None`: any number.
     pub messages_max: Option<u32>,
-    /// Time after the request in which it may be answered; `None`: forever (the bound on remembered requests
-    /// still holds).
+    /// Time within which a request may be answered; `None`: no time limit (the bound on remembered requests
+    /// still applies).
     pub expires: Option<Duration>,
 }
 

@@ -1,14 +1,14 @@
 //! Requests that a client has received and may answer (`allow_responses`).
 //!
 //! ```text
-//!   reply subject ─ by_reply ─▶ request {requester, messages left, until when}
-//!                                  │ in the order of arrival: of all ─▶ which expires first
-//!                                  └ of one requester ────────────────▶ which is forgotten first, if it has most open
+//!   reply subject ─ by_reply ─▶ request {requester, messages left, expiry}
+//!                                  │ in two lists, oldest first: all requests ─▶ the first one expires next
+//!                                  └ the requests of one requester ───────────▶ the first one is forgotten to make room
 //! ```
 //! Each connection with the permission has one small table in its core's memory. The table holds at most
 //! [`OPEN_REQUESTS_MAX`] requests and [`OPEN_BYTES_MAX`] bytes. Above that, the requesters with the most open
 //! bytes lose their oldest requests. So a requester can displace the requests of another one only while it
-//! has fewer open bytes itself. The tables of a core are counted together, as a part of `max_pending_total`.
+//! has fewer open bytes itself. All tables of a core together count towards `max_pending_total`.
 
 use std::{
     cell::Cell,
@@ -34,8 +34,8 @@ const OPEN_BYTES_MAX: usize = 1 << 20;
 const OPEN_BYTES: usize = 128;
 /// Memory counted for each requester, in bytes, in addition to its requests.
 const REQUESTER_BYTES: usize = 64;
-/// Divisor of both bounds of the table: when it is full, requests are forgotten until this fraction is free.
-/// Otherwise every further request would search for the requester with the most bytes.
+/// Divisor of both bounds of the table. When the table is full, requests are forgotten until this fraction of
+/// the bounds is free; otherwise every further request would search for the requester with the most bytes.
 const SPARED_PART: usize = 16;
 
 /// Requests that may be answered. Times are monotonic milliseconds, given by the caller.
@@ -152,8 +152,8 @@ impl Replies {
         let until_ms = self.allowed.expires.map(|expires| now_ms.saturating_add(millis(expires)));
         let messages_left = self.allowed.messages_max;
         if let Some(at) = self.find(reply) {
-            // A request with a reply subject that is open already. The requester that used the subject first
-            // keeps it, so that no other requester can take over its request.
+            // The request's reply subject is already open. The requester that used the subject first keeps
+            // it, so that no other requester can take over its request.
             let open = &mut self.open[at];
             (open.until_ms, open.messages_left) = (until_ms, messages_left);
             self.order.take_out(&mut self.open, OF_ALL, at);
@@ -309,7 +309,8 @@ mod tests {
         assert!((0..1000).all(|_| replies.may_answer(b"r", u64::MAX)));
     }
 
-    /// Reply subjects as long as a control line: the bytes are bounded, and all are given back.
+    /// Reply subjects as long as a control line: the table's bytes stay bounded, and all of them are released
+    /// in the end.
     #[test]
     fn bytes_are_bounded_and_given_back() {
         let sum = Rc::new(Cell::new(0));
@@ -367,8 +368,9 @@ mod tests {
         }
     }
 
-    /// With a hundred clients of twenty requests each and one client of thousands, only the latter loses
-    /// requests. Its requests that use another client's reply subject do not take over that subject.
+    /// With a hundred clients that have twenty requests each and one client that has thousands, only the
+    /// latter loses requests. Its requests that use another client's reply subject do not take over that
+    /// subject.
     #[test]
     fn who_asks_little_loses_nothing() {
         let mut replies = replies(Some(1), None);

@@ -73,7 +73,7 @@ pub struct ConnectionTypes {
 pub struct AccountLimits {
     /// Largest number of connections to the account.
     pub max_connections: Option<usize>,
-    /// Largest number of subscriptions of each connection.
+    /// Largest number of subscriptions per connection.
     pub max_subscriptions: Option<usize>,
     /// Largest size of a message in bytes, headers included.
     pub max_payload: Option<usize>,
@@ -114,7 +114,7 @@ pub struct Authorization {
     pub accounts: Vec<Account>,
     /// Account that may subscribe to the server's own subjects; `None`: [`SYSTEM_ACCOUNT`].
     pub system_account: Option<String>,
-    /// User as which clients without credentials are admitted.
+    /// User whose identity clients without credentials get.
     pub no_auth_user: Option<String>,
     /// Users may be identified by their certificates alone. Such a user needs no password, and without a
     /// password nobody can log in under its name.
@@ -146,7 +146,7 @@ impl Authorization {
 /// Error in an [`Authorization`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SpecError {
-    /// A user has neither a name nor a key, or both.
+    /// A user has neither a name nor a key, or has both.
     #[error("a user needs either `user` and `password`, or `nkey`")]
     NeitherNorBoth,
     /// A user has a name but no password.

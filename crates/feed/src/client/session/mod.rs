@@ -168,8 +168,8 @@ impl Core {
         self.backlog.waiting.push(id);
     }
 
-    /// Publishes a message and the similar ones after it. Returns the length of those after it in bytes;
-    /// `None` if the delivery continues in another turn.
+    /// Publishes a message and the similar messages that follow it. Returns the length in bytes of those that
+    /// follow; `None` if the delivery continues in another turn.
     fn take_messages(&mut self, id: ConnId, first: &Publish<'_>, bytes: &[u8]) -> Option<usize> {
         let begun = self.outputs.connections[id].begun.take();
         if begun.is_none() {
@@ -450,7 +450,7 @@ impl<'de> serde::Deserialize<'de> for FoldedObject {
     }
 }
 
-/// Rewrites a message's control line in the usual form: single spaces, CR LF.
+/// Rewrites a message's control line into the usual form: single spaces, CR LF.
 fn rewrite<'a>(publish: &Publish<'a>, into: &mut Vec<u8>) -> Run<'a> {
     into.clear();
     let verb: &[u8] = if publish.header_bytes.is_some() { b"HPUB " } else { b"PUB " };

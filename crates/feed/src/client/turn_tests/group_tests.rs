@@ -3,8 +3,8 @@
 use super::{bodies, deep, end, enter, say, say_and, take};
 use crate::delivery::hot_path_tests::cores;
 
-/// A write of messages that all twenty thousand members of a group refuse, because they have echo off: each
-/// attempt is charged.
+/// All twenty thousand members of a group refuse the messages of one write, because they have echo off. Each
+/// attempt to deliver is charged.
 #[test]
 fn members_that_refuse_are_work() {
     let local = cores(1).remove(0);
@@ -51,8 +51,8 @@ fn subscribe_in_group(patterns: impl Iterator<Item = String>) -> Vec<u8> {
         .into_bytes()
 }
 
-/// A queue name at 2,048 matching patterns, whose members refuse their own client's messages, is not walked
-/// for each message.
+/// A queue group that occurs at 2,048 matching patterns, and whose members refuse their own client's
+/// messages, is not traversed again for each message.
 #[test]
 fn a_group_at_many_patterns_is_not_walked() {
     let local = cores(1).remove(0);
@@ -65,7 +65,7 @@ fn a_group_at_many_patterns_is_not_walked() {
     let turns = say(core, attacker, write.repeat(20).as_bytes());
     assert!(turns < 20, "{turns} turns");
     assert_eq!(take(core, attacker), "");
-    // If the members accept, each of them gets one message in a round.
+    // If the members accept, each of them gets one message per round.
     core.begin_turn();
     core.subjects.trie.take_parts_visited();
     core.process(other, write.as_bytes());
@@ -94,7 +94,7 @@ fn members_that_leave_refuse() {
     say(core, other, b"SUB *.b q 1\r\n");
     let mut left = 0;
     let turns = say_and(core, attacker, b"PUB a.b 1\r\na\r\nPUB a.b 1\r\nb\r\n", |core| {
-        // The part of the group whose round-robin position is kept disappears, too.
+        // The part of the group that stores the round-robin position disappears, too.
         say(core, other, format!("SUB a.b x y{left}\r\nUNSUB y{left}\r\n").as_bytes());
         left += 1;
     });
@@ -122,8 +122,8 @@ fn many_groups_at_several_patterns_take_turns() {
     assert_eq!((got.matches("MSG a ").count(), got.matches("PONG").count()), (40_000, answered));
 }
 
-/// Tens of thousands of groups at one subject: a group is found without a search, both to join and to leave
-/// it.
+/// With tens of thousands of groups at one subject, a group is found without a search when a member joins or
+/// leaves it.
 #[test]
 fn many_groups_at_one_subject_are_found_at_once() {
     let local = cores(1).remove(0);

@@ -24,7 +24,7 @@ const HELLO: &[u8] =
     b"CONNECT {\"verbose\":false,\"pedantic\":false,\"headers\":true,\"no_responders\":true}\r\n";
 /// Largest number of budget units that may be spent in a turn after its budget is used up.
 const UNPAID_MAX: u64 = 64;
-/// Largest number of parts of queue groups that may be visited for one budget unit.
+/// Largest number of parts of queue groups that may be visited per budget unit.
 const PARTS_A_STEP: u64 = 4;
 /// Units by which a turn may exceed its budget: one subscriber's part of a run, or one operation.
 const WORK_BEYOND: u64 = WORK_A_TURN / 8;
@@ -202,7 +202,7 @@ fn requests_that_nobody_answers_take_turns() {
     assert!(core.subjects.trie.marks.is_idle());
 }
 
-/// A producer that leaves during a delivery leaves nothing behind.
+/// A producer that leaves during a delivery leaves no state behind.
 #[test]
 fn who_leaves_with_a_message_under_way() {
     let local = cores(1).remove(0);
@@ -223,7 +223,8 @@ fn who_leaves_with_a_message_under_way() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
 
-    /// Delivery in turns gives the same messages as delivery at once, for all patterns, runs and groups.
+    /// Delivery over several turns yields the same messages as delivery in one turn, for all patterns, runs
+    /// and groups.
     #[test]
     fn in_turns_as_at_once(
         patterns in prop::collection::vec((0_usize..6, any::<bool>(), 1_usize..60), 1..12),
@@ -439,8 +440,8 @@ proptest! {
     }
 }
 
-/// While another core does not run, four hundred producers put no more bytes on their way to it than a few
-/// producers do; they resume when it runs again.
+/// While another core does not run, four hundred producers queue no more bytes for it than a few producers
+/// do; they resume when it runs again.
 #[test]
 fn a_core_that_stands_still_is_sent_no_more() {
     let locals = cores(2);

@@ -5,7 +5,7 @@ use crate::{client::connection::ConnId, delivery::hot_path_tests::cores, mesh::c
 use std::rc::Rc;
 
 /// A client that subscribes and unsubscribes again and again is paused while another core has not applied its
-/// changes, and the changes noted for that core meanwhile are bounded.
+/// changes. The changes recorded for that core in the meantime are bounded.
 #[test]
 fn what_other_cores_are_told_of_subscriptions_is_bounded() {
     let locals = cores(2);
@@ -112,8 +112,8 @@ fn later_subscriptions_keep_nobody_from_publishing() {
     assert!(unheard > 0 && publish(), "what was said later is not waited for");
 }
 
-/// A client that subscribes to long patterns is paused before its changes take the room for messages between
-/// the cores.
+/// A client that subscribes to long patterns is paused before its changes use up the space for messages
+/// between the cores.
 #[test]
 fn subscriptions_leave_messages_room_between_cores() {
     let locals = cores(2);

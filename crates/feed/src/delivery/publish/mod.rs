@@ -3,7 +3,7 @@
 //! ```text
 //!   PUB a.b 100␍␊…␍␊PUB a.b 100␍␊…␍␊PUB a.b 100␍␊…␍␊      a run: the same control line again and again
 //!      └─subject─┘└──── tail ────┘
-//!   for each subscriber of a.b:    MSG a.b 7 + tail, MSG a.b 7 + tail, …   into its chunk: two copies a message
+//!   for each subscriber of a.b:    MSG a.b 7 + tail, MSG a.b 7 + tail, …   into its chunk: two copies per message
 //! ```
 //!
 //! The bytes after the subject in a PUB are exactly those after the sid in the MSG. So a delivery consists of
@@ -16,8 +16,8 @@
 //!
 //! *End of a turn.* A run for many subscribers is delivered in several turns ([`SuspendedDelivery`] holds the
 //! progress). Later operations of its producer wait, so that each consumer receives a producer's messages in
-//! order. A client that subscribes during such a delivery may get the run or not; a client that unsubscribes
-//! gets nothing more.
+//! order. A client that subscribes during such a delivery may or may not get the run; a client that
+//! unsubscribes gets nothing more.
 
 mod checks;
 
@@ -66,7 +66,7 @@ pub(crate) struct Origin {
     pub(crate) are_groups_named: bool,
     /// The account exports or imports a service.
     pub(crate) deals: bool,
-    /// The messages came by a service import, so no stream import delivers them.
+    /// The messages arrived through a service import, so no stream import delivers them.
     pub(crate) is_imported: bool,
 }
 
@@ -146,7 +146,7 @@ impl Core {
     /// delivery. Returns whether a subscriber was reached.
     ///
     /// # Errors
-    /// [`SuspendedDelivery`] if the turn's budget is used up; the rest is done in another turn.
+    /// [`SuspendedDelivery`] if the turn's budget is used up; it holds the remaining work for a later turn.
     #[inline]
     pub(crate) fn hand_out(
         &mut self,

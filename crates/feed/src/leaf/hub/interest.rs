@@ -30,7 +30,8 @@ impl Core {
                 self.close_for_loop(of, connection);
                 self.links.hub_loop(of, connection);
             }
-            // A loop subject concerns only the server that created it, and is not recorded as interest.
+            // A loop-detection subject concerns only the server that created it, and is not recorded as
+            // interest.
             return;
         }
         // Interest in `$SYS.` subjects is ignored: the server that a client is connected to answers such
@@ -164,7 +165,7 @@ impl Core {
         }
     }
 
-    /// Announces to hubs, after a reload, changes of the mapped subjects and imported services.
+    /// Announces to hubs, after a reload, changes in the mapped subjects and imported services.
     pub(crate) fn tell_hubs_what_stands(&mut self) {
         let Self { subjects, links, mappings, .. } = self;
         links.tellers.stand(
@@ -193,7 +194,7 @@ impl Core {
         }
     }
 
-    /// Removes all interest of a lost hub from its state, and returns it as accounts and keys.
+    /// Removes all interest of a lost hub from its state, and returns it as pairs of account and key.
     pub(in crate::leaf) fn take_wanted(
         &mut self,
         of: HubId,

@@ -31,10 +31,10 @@ const STEP_BYTES_MAX: usize = 64 * 1024;
 
 /// Hubs of a core.
 pub(crate) struct Hubs {
-    /// Hubs that are joined or being dialed, and lost ones whose state is not completely removed.
+    /// Hubs that are joined or being dialed, and lost hubs whose state is not completely removed yet.
     all: Vec<Hub>,
-    /// For each hub number of this core: notified when a reload configures a different hub, or none, under
-    /// that number.
+    /// For each hub number of this core: the signal that is notified when a reload configures a different
+    /// hub, or none, under that number.
     changed: Vec<(HubId, Rc<Notify>)>,
 }
 
@@ -46,18 +46,19 @@ pub(crate) struct Hub {
     pub(crate) is_up: bool,
     /// Number of connections made to the hub so far.
     connections: u64,
-    /// Number of the last connection. Each connection has its own loop subject, so that the subject of a lost
-    /// connection, which the hub may still have, is not mistaken for a loop.
+    /// Number of the last connection. Each connection has its own loop-detection subject (`$LDS.…`), so that
+    /// the subject of a lost connection, which the hub may still have, is not mistaken for a loop.
     cid: u64,
     pub(crate) max_payload: usize,
     pub(crate) rules: HubRules,
     /// Interest of the hub by key, with the number of members. A key is a pattern, or a pattern and a queue
     /// group with a space between them.
     pub(super) heard: HashMap<Box<[u8]>, u32>,
-    /// Interest of the hub in other accounts' streams that follows from `heard`: the exporting account and
-    /// the key in it, with the number of the hub's own keys that lead to it.
+    /// Interest in other accounts' streams that follows from the hub's own interest (`heard`). The key is the
+    /// exporting account and the pattern there; the value is the number of the hub's own patterns that lead
+    /// to it.
     abroad: HashMap<(u16, Box<[u8]>), u32>,
-    /// The hub has denied this server publishing to JetStream's subjects.
+    /// The hub does not allow this server to publish on JetStream's subjects.
     is_without_jetstream: bool,
     trouble: Option<Trouble>,
     joined: Rc<Notify>,
@@ -143,7 +144,7 @@ impl Hubs {
         self.all.iter().filter(|hub| hub.conn.is_some()).count()
     }
 
-    /// Returns the other servers of its cluster that a hub has announced.
+    /// Returns the addresses of the other servers in the hub's cluster, as announced by the hub.
     pub(super) fn learnt(&self, hub: HubId) -> Vec<Address> {
         let found = self.all.iter().find(|one| one.seed.hub == hub);
         found.map_or_else(Vec::new, |found| found.learnt.clone())
@@ -204,7 +205,7 @@ impl Hub {
         is_ours.then_some(if of < self.seed.hub { own } else { (of, connection) })
     }
 
-    /// Updates the list of other servers of the hub's cluster.
+    /// Updates the list of other servers in the hub's cluster.
     fn learn(&mut self, info: &Info) {
         let is_web = self.seed.remote.addresses.first().is_some_and(Address::is_web);
         let scheme = self.seed.remote.addresses.first().map_or(Scheme::Plain, |address| address.scheme);
@@ -293,7 +294,7 @@ impl Core {
         hub.told.clear();
         hub.joined.notify_one();
         let (account, first) = (hub.seed.account, hub.loop_subject());
-        // A hub's JetStream accepts messages on its own subjects although it does not announce interest in
+        // A hub's JetStream accepts messages on its own subjects even though it does not announce interest in
         // them.
         let has_jetstream = (info.jetstream || !info.domain.is_empty()) && !hub.is_without_jetstream;
         let (name, address) = (hub.info.server_name.clone(), hub.address.clone());

@@ -1,5 +1,5 @@
-//! Tests of messages between cores and hubs, on cores without sockets, compared with a list of all
-//! subscriptions.
+//! Tests of messages between cores and hubs, run on cores without sockets and compared with a plain list of
+//! all subscriptions.
 
 #![allow(clippy::expect_used, reason = "a test may fail")]
 
@@ -348,8 +348,8 @@ fn what_is_reserved_is_kept_from_hubs() {
     }
 }
 
-/// Returns an authorization with an account that imports two streams of another under two names, with a
-/// mapping and a service.
+/// Returns an authorization with an account that imports two streams of another account under two names, and
+/// that has a mapping and a service.
 fn importing(second: &str) -> Authorization {
     let import = |subject: &str, to: Option<&str>, prefix: Option<&str>, is_service| Import {
         account: "A".to_owned(),
@@ -517,7 +517,7 @@ fn throw_away(core: &mut Core, id: ConnId) -> usize {
     bytes
 }
 
-/// Messages to and from a hub allocate nothing, on the hub's core and on another one.
+/// Relaying messages to and from a hub allocates nothing, on the hub's core and on another one.
 #[test]
 fn a_steady_relay_across_a_hub_allocates_nothing() {
     const ACK: &str = "$JS.ACK.S.C.1.2.3.1700000000000000000.0@stored";

@@ -3,7 +3,7 @@
 //! ```text
 //!   core A                                   ring                         core B
 //!   SUB, first of its pattern ─▶ [interest] ┐
-//!   PUB, B has subscribers ────▶ [run]      ├─ one batch a turn ─▶ applied and delivered in this order
+//!   PUB, B has subscribers ────▶ [run]      ├─ one batch per turn ─▶ applied and delivered in this order
 //!   a consumer fell behind ────▶ [hold]     ┘                          │
 //!                              ◀──────────── the empty buffer ─────────┘
 //! ```
@@ -15,11 +15,12 @@
 //!
 //! *Bounds.* A batch counts as under way until its buffer is returned. Above [`UNDER_WAY_BYTES_MAX`], reads
 //! from the clients that write to the link are paused; above twice as much, reads from all clients that
-//! publish. Batches are never dropped. All links together hold [`LINKS_BYTES_MAX`]. An announcement counts as
-//! more than its bytes, by the tokens of its pattern ([`TOKEN_WEIGHT`]), because the other core has to walk
-//! them all. Announcements may take only a part of a link ([`WORDS_SHARE`]), so that messages have room
-//! beside them and wait for few of them. At most [`BATCHES_UNDER_WAY_MAX`] batches are in a ring, which has
-//! room for these and for the returned buffers.
+//! publish. Batches are never dropped. All links together hold at most [`LINKS_BYTES_MAX`] bytes. An
+//! announcement counts as more than its bytes, by the number of tokens in its pattern ([`TOKEN_WEIGHT`]),
+//! because the other core has to walk them all. Announcements may take only a part of a link
+//! ([`WORDS_SHARE`]), so that there is always room for messages, and messages wait for only a few
+//! announcements. At most [`BATCHES_UNDER_WAY_MAX`] batches are in a ring, which has room for these and for
+//! the returned buffers.
 
 mod records;
 
@@ -103,7 +104,7 @@ pub(crate) struct Links {
 #[derive(Default)]
 struct Link {
     records: Vec<u8>,
-    /// Weight of the unsent records in addition to their bytes.
+    /// Extra weight of the unsent records, counted in addition to their bytes.
     weight: usize,
     batches_under_way: usize,
     bytes_under_way: usize,

@@ -9,7 +9,7 @@ use crate::{
 pub(crate) struct Destination<'a> {
     pub(crate) core: usize,
     pub(crate) account: u16,
-    /// The messages came by a service import.
+    /// The messages arrived through a service import.
     pub(crate) is_imported: bool,
     pub(crate) to: To<'a>,
 }
@@ -26,7 +26,7 @@ pub(crate) enum To<'a> {
     Hub { hub: HubId, queues: &'a [u8] },
 }
 
-/// A queue group of which a core must deliver a message to one member.
+/// A queue group. The receiving core must deliver the message to one of the group's members.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct GroupOfCore<'a> {
     /// Pattern whose members are tried first.
@@ -48,7 +48,7 @@ pub(crate) enum Record<'a> {
     Interest { account: u16, pattern: &'a [u8], has: bool },
     /// The sender has this many members of a queue group.
     Members { account: u16, pattern: &'a [u8], queue: &'a [u8], count: u32 },
-    /// Messages, for subscribers outside of queue groups or for one member of a group each.
+    /// Messages: either for all subscribers outside of queue groups, or each for one member of a group.
     Run { account: u16, is_imported: bool, producer: Producer, group: Option<GroupOfCore<'a>>, run: Run<'a> },
     /// A consumer holds a producer of the receiver.
     Hold(Producer),

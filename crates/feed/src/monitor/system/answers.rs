@@ -123,7 +123,7 @@ async fn answer(looker: &Looker, question: &Question, seq: u64) -> Option<Value>
                 return failed(500, format!("Account {} does not exist", question.account));
             }
             match of_account(&asked, page, &question.account, &options).await {
-                // This answer has an older form than the others.
+                // This answer has an older format than the others.
                 Ok(Some(mut conns)) if page == Page::Conns => {
                     conns["server"] = server;
                     return Some(conns);

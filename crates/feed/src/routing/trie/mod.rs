@@ -1,4 +1,4 @@
-//! Trie of subscriptions over tokens, one for each core.
+//! Trie of subscriptions, keyed by the tokens of their patterns, one for each core.
 //!
 //! ```text
 //!   root of an account ─"orders"─▶ node ─"eu.created"─▶ node {subscribers, groups, which other cores}
@@ -15,7 +15,7 @@
 //! The nodes of all accounts are in one slab, and one hash table has all edges, by parent and first token. So
 //! a node needs no table of its own, and a subject with five tokens costs at most five lookups, however many
 //! siblings there are. Data that few nodes have (groups, other cores, several subscribers) is in another
-//! slab, so that it costs most nodes only four bytes.
+//! slab, so that all other nodes spend only four bytes on it.
 //!
 //! Local subscribers are listed. For other cores a node knows whether they have subscribers (one bit each),
 //! and how many members of each queue group they have: enough to decide locally where a message goes.
@@ -92,8 +92,8 @@ pub(crate) struct Trie {
     retired: RetiredNumbers,
     /// Counter of changes to the trie. A cached match from before a change may be wrong.
     generation: u64,
-    /// Number of nodes walked since the counter was last taken, except for messages; the operation that
-    /// caused the walk is charged for them.
+    /// Number of nodes visited since the counter was last taken, except in lookups for messages; the
+    /// operation that caused the visits is charged for them.
     steps: Cell<u64>,
     /// Number of parts of queue groups visited since the counter was last taken, for tests.
     #[cfg(debug_assertions)]
@@ -225,8 +225,8 @@ impl Trie {
         if let Holds::More(more) = self.nodes[id].holds { Some(&self.mores[more]) } else { None }
     }
 
-    /// Returns a node's additional data for a change, adding it if it is missing. After a removal from this
-    /// data, [`Self::let_go_of_more`] must be called.
+    /// Returns a node's additional data for modification, adding it if it is missing. After a removal from
+    /// this data, [`Self::let_go_of_more`] must be called.
     pub(crate) fn more_mut(&mut self, id: NodeId) -> &mut More {
         self.generation += 1;
         let more = match self.nodes[id].holds {
@@ -306,7 +306,8 @@ impl Trie {
         }
     }
 
-    /// Returns a group for a change that does not affect cached matches, such as its round-robin counter.
+    /// Returns a mutable reference to a group, for changes that do not affect cached matches, such as to its
+    /// round-robin counter.
     pub(crate) fn group_mut(&mut self, id: NodeId, group: usize) -> &mut Group {
         match self.find_group_mut(id, group) {
             Some(group) => group,
@@ -314,7 +315,8 @@ impl Trie {
         }
     }
 
-    /// Returns a group for a change that does not affect cached matches; `None` if the group was removed.
+    /// Returns a mutable reference to a group, for changes that do not affect cached matches; `None` if the
+    /// group was removed.
     pub(crate) fn find_group_mut(&mut self, id: NodeId, group: usize) -> Option<&mut Group> {
         let Holds::More(more) = self.nodes[id].holds else { return None };
         self.mores[more].groups.get_mut(group)
@@ -327,7 +329,8 @@ impl Trie {
         (group.hash == part.hash && !group.name.is_empty()).then_some(group)
     }
 
-    /// Returns the group that a part refers to, for a change that does not affect cached matches.
+    /// Returns a mutable reference to the group that a part refers to, for changes that do not affect cached
+    /// matches.
     pub(crate) fn part_mut(&mut self, part: Part) -> Option<&mut Group> {
         self.visited();
         let group = self.find_group_mut(part.node, part.group as usize)?;
@@ -449,8 +452,8 @@ impl Trie {
     /// Continues a search, and calls `found` with each node whose pattern matches, until the search is
     /// complete or the turn's budget is used up. `found` is given the index at which to start listing the
     /// node's groups; it charges the budget, and returns the index at which to continue in another turn. The
-    /// trie may change between turns if the delivery is registered in `marks`: subscriptions that exist all
-    /// the time are found, others may be.
+    /// trie may change between turns if the delivery is registered in `marks`: subscriptions that exist
+    /// throughout the search are found; others may or may not be.
     pub(crate) fn go_on(
         &self,
         open: &mut OpenLookup,

@@ -25,10 +25,11 @@ pub(crate) const HUBS_MAX: usize = HubMask::BITS as usize;
 pub(super) const NONE: NodeId = u32::MAX;
 
 /// Memory counted for each trie node in bytes, without a long label: the node, its entry in the table of
-/// edges, and the tables' spare room when they grow.
+/// edges, and the spare capacity of the tables when they grow.
 pub(crate) const NODE_BYTES: usize = 64;
 
-/// A node of the trie. Its size is 40 bytes, because no other type has as many values.
+/// A node of the trie. Its size is kept at 40 bytes, because there are more nodes than values of any other
+/// type.
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(super) parent: NodeId,
@@ -48,7 +49,7 @@ pub(super) enum Holds {
     Nobody,
     /// A single local subscriber outside of queue groups, the usual case.
     One(SubId),
-    /// Number of the node's [`More`], which holds anything else.
+    /// Number of the node's [`More`], which holds everything else.
     More(u32),
 }
 
@@ -162,7 +163,7 @@ impl More {
     }
 }
 
-/// Spreads the 32-bit hash of a name over all bits that the hash table uses.
+/// Spreads the 32-bit hash of a name over all the bits that the hash table uses.
 fn spread(hash: u32) -> u64 {
     u64::from(hash).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }

@@ -20,7 +20,7 @@ fn ends_token(of: &[u8], at: usize) -> bool {
     of.get(at).is_none_or(|&byte| byte == b'.')
 }
 
-/// Returns the longest start of a pattern that fits into a new node's label.
+/// Returns the longest prefix of a pattern, in whole tokens, that fits into a new node's label.
 pub(super) fn label_of(pattern: &[u8]) -> &[u8] {
     if pattern.len() <= LABEL_BYTES_MAX {
         return pattern;
@@ -29,7 +29,7 @@ pub(super) fn label_of(pattern: &[u8]) -> &[u8] {
     end.map_or_else(|| first_token(pattern), |end| &pattern[..end])
 }
 
-/// Returns the length in bytes of the tokens that a label and a pattern have in common at their start.
+/// Returns the length in bytes of the leading tokens that a label and a pattern have in common.
 pub(super) fn common_tokens(label: &[u8], pattern: &[u8]) -> usize {
     let equal = label.iter().zip(pattern).take_while(|(one, other)| one == other).count();
     if ends_token(label, equal) && ends_token(pattern, equal) {

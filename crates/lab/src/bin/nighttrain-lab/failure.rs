@@ -7,7 +7,7 @@ use std::{fmt, process::ExitCode};
 pub(crate) enum Failure {
     /// The command could not do its task (exit code 1).
     Failed(String),
-    /// The arguments are wrong (exit code 2, as clap's own).
+    /// The arguments are wrong (exit code 2, like clap's own errors).
     Usage(String),
 }
 

@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use crate::failure::Failure;
 
-/// Maximum size of the input; no run writes more, because a curve has some dozen points and the table a few
+/// Maximum size of the input; a run writes less, because a curve has a few dozen points and the table a few
 /// rows.
 const MEASURED_BYTES_MAX: u64 = 1 << 20;
 
@@ -21,7 +21,8 @@ struct Measurement {
     title: String,
     /// Rows of the table: a name, a count, a rate.
     rows: Vec<[String; 3]>,
-    /// Latency in µs that a share of 1 − 10^−x of the messages did not exceed; `None` without a rate.
+    /// Points of the latency curve: a number x, and the latency in µs that the fraction 1 − 10^−x of the
+    /// messages did not exceed; `None` without a rate.
     latency_us_by_nines: Option<Vec<(f64, f64)>>,
     /// End of the latency plot's x axis, as a number of nines.
     nines_max: f64,

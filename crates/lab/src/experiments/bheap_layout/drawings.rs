@@ -1,4 +1,5 @@
-//! The article's figures 5, 6 and 7, with eight items per page.
+//! Figures 5, 6 and 7 of the article “You're Doing It Wrong” (ACM Queue, June 2010), with eight items per
+//! page.
 
 use bheap::layout::{Binary, Layout, PageLayout};
 use serde_json::json;
@@ -166,7 +167,7 @@ fn vertical(report: &mut Report) {
     report.play(PlayKind::Heap, facts("paged", "B-heap"));
 }
 
-/// Draws figure 7: the computer of the textbooks, and a real one.
+/// Draws figure 7: the textbook model of a computer, and a real one.
 fn picture_of_a_computer(report: &mut Report) {
     let title = "Figure 7: the textbook's computer has one memory; a real one has a ladder, and its rungs lie far apart";
     let mut drawing = Drawing::new(WIDTH, 330.0, title);

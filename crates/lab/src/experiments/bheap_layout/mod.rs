@@ -1,4 +1,5 @@
-//! `bheap-layout`: the nodes of both heaps in memory, drawn and counted.
+//! `bheap-layout`: how the binary heap and the B-heap of the article “You're Doing It Wrong” (ACM Queue, June
+//! 2010) place their nodes in memory.
 //!
 //! [`widening`] is the variant that the article rejects, [`walks`] counts pages, [`drawings`] draws the
 //! article's figures 5 to 7, [`walked`] runs both heaps of figures 5 and 6 and records the pages that they
@@ -33,7 +34,7 @@ pub const EXPERIMENT: Experiment = Experiment {
 };
 
 const PAGE_ITEMS: usize = PAGE_BYTES / 8;
-/// Number of additional pages that widening would cost according to the article.
+/// Number of additional pages that the article expects the widening layout to need.
 const PAGES_SAID: usize = 5;
 
 fn experiment(options: &Options) -> Result<Report, Refusal> {
@@ -150,8 +151,8 @@ fn judge(report: &mut Report, items: usize, walks: &[Walks; 3]) {
     report.data["more_pages"] = json!({ "widening": more, "one_root_a_page": one_root, "article": PAGES_SAID, "items_for_the_articles": five });
 }
 
-/// Returns the least and the greatest number of items, up to 2 M, with which widening costs exactly `pages`
-/// pages more.
+/// Returns the smallest and the largest number of items, up to 2 M, for which the widening layout needs
+/// exactly `pages` more pages.
 fn items_for(pages: usize) -> Option<(usize, usize)> {
     let paged = PageLayout::new(PAGE_ITEMS).ok()?;
     let widening = WideningLayout::new(PAGE_ITEMS)?;

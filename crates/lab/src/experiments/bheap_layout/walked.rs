@@ -1,9 +1,9 @@
-//! Figures 5 and 6 in motion: the same insertions and removals in both heaps, and the pages that each
-//! touches.
+//! Figures 5 and 6 of the B-heap article, animated: the same insertions and removals in both heaps, and the
+//! pages that each touches.
 //!
-//! This module provides the reference: the heaps of the crate `bheap` themselves, watched by its recorder.
-//! The page's script (`report/play_heaps.js`) steps through the same operations, and a test in a browser
-//! compares the two.
+//! This module provides the reference: the heaps of the crate `bheap` themselves, traced by its recorder. The
+//! page's script (`report/play_heaps.js`) steps through the same operations, and a test in a browser compares
+//! the two.
 
 use std::cell::RefCell;
 
@@ -20,12 +20,12 @@ use crate::paired::spread::Draws;
 /// Items per page in the article's figures 5 and 6.
 pub(super) const PAGE_ITEMS: usize = 8;
 const ITEM_BYTES: usize = size_of::<u64>();
-/// Number of initial keys: four pages of either heap, with room for three more in the smaller drawing.
+/// Number of initial keys: four pages in each heap, with room for three more in the smaller drawing.
 const KEYS: usize = 28;
 /// Upper bound of the keys: two digits fit into a cell.
 const KEY_END: usize = 100;
 
-/// An operation, and the indices and pages that it touches in either heap.
+/// An operation, and the indices and pages that it touches in each heap.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Walk {
     /// Key that is inserted; `None` removes the smallest key.
@@ -57,8 +57,8 @@ pub(super) fn keys() -> Vec<u64> {
     keys
 }
 
-/// Returns the operations that are compared: small and large keys, equal keys, removals until little is left,
-/// and falling keys, each of which rises to the root from another leaf.
+/// Returns the operations that are compared: small and large keys, equal keys, removals until few keys are
+/// left, and descending keys, each of which rises to the root from a different leaf.
 fn operations() -> Vec<Option<u64>> {
     let mut operations = vec![Some(5), None, Some(99), Some(50), Some(0), None, None, Some(50), Some(7)];
     operations.extend([None; KEYS]);

@@ -1,4 +1,4 @@
-//! Pages on the paths from the root.
+//! Counts of the pages on paths from the root of a heap.
 
 use bheap::layout::Layout;
 

@@ -1,4 +1,5 @@
-//! The variant that the article rejects: the two siblings at the top of a page both have two children.
+//! The B-heap variant that the article “You're Doing It Wrong” rejects: the two siblings at the top of a page
+//! both have two children.
 //!
 //! A page then holds two complete trees, and offsets 0 and 1 belong to neither:
 //!
@@ -35,7 +36,7 @@ impl WideningLayout {
         1 << self.shift
     }
 
-    /// Returns the slot of a position in memory, counted from the beginning of page 0.
+    /// Returns the memory slot of a heap position, counted from the beginning of page 0.
     #[must_use]
     pub const fn place(self, position: usize) -> usize {
         let first_page = self.page_items() - 1;

@@ -28,13 +28,13 @@ pub struct Task {
     pub percent: u64,
     /// Bytes of a page.
     pub page_bytes: usize,
-    /// Maximum numbers of pairs in the warm-up and in the measurement.
+    /// Maximum numbers of pairs (one removal and one insertion) in the warm-up and in the measurement.
     pub pairs: (u64, u64),
     /// Time limit in seconds of the warm-up and of the measurement, after which each ends with fewer pairs.
     pub seconds: f64,
     /// Seed of the key generator.
     pub seed: u32,
-    /// Directory of the items' file, which is unnamed.
+    /// Directory in which the unnamed file for the items is created.
     pub directory: PathBuf,
 }
 

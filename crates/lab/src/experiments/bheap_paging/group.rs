@@ -68,7 +68,7 @@ fn hierarchies(mounts: &str) -> Vec<Hierarchy> {
     found
 }
 
-/// A cgroup. The value that created it removes it.
+/// A cgroup. Dropping the value that created it removes it.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Group {
     path: PathBuf,
@@ -78,7 +78,7 @@ pub struct Group {
     ours: bool,
 }
 
-/// Error of creating a group: what is missing here, and how to provide it.
+/// Error for a group that cannot be created: what this machine lacks, and how to provide it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "no memory cgroup can be made here ({0}); run as root, or where a group with a memory controller is delegated"
@@ -152,8 +152,8 @@ impl Group {
         fs::write(self.path.join(self.version.limit_file()), bytes.to_string())
     }
 
-    /// Returns the bytes charged to the group now: memory of its processes, and page cache that they touched
-    /// first.
+    /// Returns the bytes charged to the group now: memory of its processes, and the page cache that they were
+    /// the first to touch.
     ///
     /// # Errors
     /// Returns the system's error if the file cannot be read.

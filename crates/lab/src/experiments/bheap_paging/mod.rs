@@ -1,4 +1,4 @@
-//! `bheap-paging`: the article's comparison under real paging by the kernel.
+//! `bheap-paging`: the B-heap article's comparison of heaps, under real paging by the kernel.
 //!
 //! ```text
 //! parent ─▶ a memory cgroup ─▶ child: file ─mmap, MADV_RANDOM─▶ queue of N keys ─▶ limit = 25% or 10% of their bytes
@@ -38,7 +38,8 @@ pub const EXPERIMENT: Experiment = Experiment {
 pub struct Sizes {
     /// Number of 8-byte items in a queue.
     pub items: usize,
-    /// Maximum numbers of pairs in the warm-up and in the measurement; [`Kind::pairs`] may raise them.
+    /// Maximum numbers of pairs (one removal and one insertion) in the warm-up and in the measurement;
+    /// [`Kind::pairs`] may raise them.
     pub pairs: (u64, u64),
     /// Maximum seconds of the warm-up, and of the measurement.
     pub seconds: f64,
@@ -53,7 +54,8 @@ impl Sizes {
         if quick {
             Self { items: 4 << 20, pairs: (5_000, 20_000), seconds: 2.0, percents: vec![100, 10] }
         } else {
-            // Six heaps under a limit, at most 2 × 15 s each, stay within five minutes including filling.
+            // Six measurements under a limit, of at most 2 × 15 s each, take less than five minutes,
+            // including the filling of the queues.
             Self { items: 16 << 20, pairs: (20_000, 100_000), seconds: 15.0, percents: vec![100, 25, 10] }
         }
     }
@@ -143,7 +145,7 @@ mod tests {
             );
             if found.percent == 100 {
                 assert_eq!(found.counted.bytes_read, 0, "nothing is taken from it: {found:?}");
-                // The page queue takes fresh pages, for which the kernel counts major faults although it
+                // The page queue allocates fresh pages, for which the kernel counts major faults although it
                 // reads nothing.
                 assert!(found.counted.major_faults == 0 || found.kind == Kind::PageQueue, "{found:?}");
             } else if found.kind != Kind::PageQueue {

@@ -53,7 +53,7 @@ impl Kind {
 /// A queue of 8-byte keys that returns the smallest first.
 pub trait PagedQueue {
     /// Removes the smallest key, inserts another, and returns the removed one. These are two operations, as
-    /// in the article, and not a combined replacement.
+    /// in the B-heap article, and not a combined replacement.
     fn remove_insert(&mut self, key: u64) -> Option<u64>;
     /// Returns the number of keys.
     fn held(&self) -> usize;

@@ -1,4 +1,4 @@
-//! Storage of the queues: memory that pages to a file, as an array and as blocks.
+//! Storage of the queues: memory that is backed by a file, as an array and as blocks.
 //!
 //! Every access is a load or a store in a mapping. The kernel decides what is paged in and out; the queues do
 //! not notice.

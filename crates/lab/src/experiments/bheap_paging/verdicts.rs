@@ -1,4 +1,4 @@
-//! Verdicts on the claim from real paging.
+//! Verdicts on the claim, based on the measurements under real paging.
 
 use super::child::PagingFigures;
 use super::queues::Kind;
@@ -97,7 +97,7 @@ fn judge_ours(
     );
 }
 
-/// Goal of the page queue: the minimum factor by which the B-heap has more faults.
+/// Goal of the page queue: the B-heap must have at least this many times as many faults.
 const FEWER: f64 = 20.0;
 
 fn smarter(paged: &PagingFigures, ours: &PagingFigures) -> Verdict {

@@ -1,4 +1,5 @@
-//! Published figures, and the figures of an independent simulation with the same conventions.
+//! Figures published in the article “You're Doing It Wrong”, and those of an independent simulation with the
+//! same conventions.
 
 /// Number of items that are inserted.
 pub const ITEMS: usize = 1_000_000;
@@ -10,14 +11,14 @@ pub const ITEM_BYTES: usize = 8;
 pub const CPU_S: (f64, f64) = (4.55, 5.92);
 /// Seconds per transfer in figures 1 to 3, and in figure 4.
 pub const TRANSFER_S: (f64, f64) = (0.001, 0.010);
-/// Number of missing pages at which the B-heap catches up (figure 3).
+/// Number of missing pages at which the B-heap catches up with the binary heap (figure 3).
 pub const CATCHES_UP_AT: usize = 4;
 /// Figure 4: missing pages, and the fraction by which the B-heap is then faster.
 pub const ON_A_SLOW_DISK: [(usize, f64); 2] = [(1, 0.10), (4, 0.37)];
 
 /// A line of the independent simulation: pages resident; transfers per operation of the binary heap and of
-/// the B-heap; and their totals if they are known. First touches are free. The article itself has the two
-/// figures at nine pages, 11.5 and 1.14.
+/// the B-heap; and their totals if they are known. First touches are free. The article itself gives only the
+/// two figures for nine pages, 11.5 and 1.14.
 pub type Reference = (usize, f64, f64, Option<(u64, u64)>);
 
 /// Reference values for 1,000,000 items.

@@ -49,11 +49,11 @@ pub enum Cpu {
 pub enum FirstTouch {
     /// No cost; this convention reproduces the article.
     Free,
-    /// A read, as for a file that existed before.
+    /// A read, as for a file that already existed.
     Charged,
 }
 
-/// Parses a time as `--page-read` takes it (`10ms`, `80us`, `1137ns`) into seconds.
+/// Parses a time as `--page-read` accepts it (`10ms`, `80us`, `1137ns`) into seconds.
 ///
 /// # Errors
 /// Returns a message with correct examples.

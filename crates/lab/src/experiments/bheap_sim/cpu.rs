@@ -15,8 +15,8 @@ pub struct CpuSeconds {
     pub paged_s: Vec<f64>,
 }
 
-/// Runs both heaps through the phases alternately, `rounds` times. Another process does not count on this
-/// thread's CPU clock, but it does evict the caches: the spread of the rounds shows how much.
+/// Runs both heaps through the phases alternately, `rounds` times. Other processes do not advance this
+/// thread's CPU clock, but they do evict data from the caches: the spread of the rounds shows how much.
 #[must_use]
 pub fn measure(items: usize, page_bytes: usize, rounds: u32) -> CpuSeconds {
     let mut measured = CpuSeconds { binary_s: Vec::new(), paged_s: Vec::new() };

@@ -1,4 +1,4 @@
-//! The article's figures 1 to 4, drawn from our totals on the article's axes.
+//! Figures 1 to 4 of the article “You're Doing It Wrong”, drawn from our totals on the article's axes.
 
 use super::article::{CPU_S, ON_A_SLOW_DISK, TRANSFER_S};
 use super::costs::FirstTouch;
@@ -69,7 +69,7 @@ pub(super) fn add(report: &mut Report, simulated: &SimulatedHeaps) {
 fn whole_range(report: &mut Report, simulated: &SimulatedHeaps) {
     let pages = simulated.pages;
     let missing_mib = |resident: usize| -(bytes(simulated, pages) - bytes(simulated, resident)) / KIB / KIB;
-    // The sizes include every one where the curves bend, and every eighth in between.
+    // The curves include every size where they bend, and every eighth size in between.
     let residents: Vec<usize> =
         (8..=pages).filter(|&n| n <= 64 || n + 16 >= pages || n.is_multiple_of(8)).collect();
     let (_, _, at_nine) = runtimes(simulated, 9, TRANSFER_S.0, FirstTouch::Free);

@@ -246,7 +246,7 @@ fn misplaced_table(report: &mut Report, simulated: &SimulatedHeaps, misplaced: &
         [("aligned", &simulated.paged), ("16 bytes past", misplaced)].into_iter().enumerate()
     {
         let pages = memory.pages();
-        // Both have the same memory: four pages less than the aligned heap needs.
+        // Both heaps run in the same memory, which has four pages less than the aligned heap needs.
         at_four[i] = memory.transfers(simulated.pages - 4).free();
         table.row([
             name.to_owned(),

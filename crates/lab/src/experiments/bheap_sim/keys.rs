@@ -1,4 +1,4 @@
-//! Keys as in the article, from the C library's `random(3)`, and other sequences for queues.
+//! Keys as in the B-heap article, from the C library's `random(3)`, and other sequences for queues.
 
 /// `random(3)` with its default table of 31 words, seeded as `srandom(seed)` does: r\[i\] = r\[i−3\] +
 /// r\[i−31\], without the lowest bit. Source: the manual page's "nonlinear additive feedback" of degree 31; a

@@ -4,8 +4,9 @@
 //! One pass over the addresses gives the transfers for *every* memory size at once (Mattson's stack
 //! distances, with Thompson's and Smith's treatment of writes). A page touched at stack distance `d`, that
 //! is, with `d − 1` other pages touched since its last touch, is read again in every memory smaller than `d`.
-//! The page was written back in those memories in which it was still dirty: those in which no earlier distance
-//! since its last write had evicted it. [`ListLru`] is the slow twin, one size at a time.
+//! The page was written back in those memories in which it was still dirty: those in which no earlier
+//! distance since its last write had evicted it. [`ListLru`] is a slow reference implementation for one size,
+//! with which tests compare the result.
 
 use bheap::trace::Trace;
 use std::cell::{Cell, RefCell};
@@ -45,9 +46,9 @@ pub struct LruTransfers {
 
 /// Number of pages in the top of the stack: a list that is searched from its newest end.
 const TOP: usize = 16;
-/// Value in place of the moment at which a page left the top: the page was never touched.
+/// Value that replaces the moment at which a page left the top, if the page was never touched.
 const NEVER: u32 = 0;
-/// Value in place of the moment at which a page left the top: the page is still there.
+/// Value that replaces the moment at which a page left the top, if the page is still there.
 const ON_TOP: u32 = u32::MAX;
 
 #[derive(Debug, Default)]
@@ -157,7 +158,7 @@ impl Stack {
         }
     }
 
-    /// Renumbers the moments 1, 2, … in order, so that the tree stays a few times as large as the number of
+    /// Renumbers the moments 1, 2, … in order, so that the tree never grows beyond a few times the number of
     /// pages.
     fn compact(&mut self) {
         let is_below = |page: &(u32, u32)| page.0 != NEVER && page.0 != ON_TOP;
@@ -234,7 +235,7 @@ impl Stack {
     }
 }
 
-/// A memory of one size, as a list: the slow twin of [`LruTransfers`].
+/// A memory of one size, as a list: the slow reference implementation for tests of [`LruTransfers`].
 #[derive(Debug)]
 pub struct ListLru {
     page_shift: u32,

@@ -1,4 +1,5 @@
-//! `bheap-sim`: a replication of the article's simulation.
+//! `bheap-sim`: a replication of the simulation in the article “You're Doing It Wrong” (ACM Queue, June
+//! 2010).
 //!
 //! ```text
 //!  keys (random(3)) ──▶ three phases ──▶ heap over traced rows ──▶ addresses ──▶ perfect memory of every size

@@ -1,4 +1,4 @@
-//! The article's three phases, for any queue.
+//! The three phases of the B-heap article's simulation, for any queue.
 
 use bheap::PageQueue;
 use bheap::blocks::Blocks;

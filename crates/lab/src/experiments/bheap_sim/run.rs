@@ -1,4 +1,4 @@
-//! The two classic heaps under a memory of every size.
+//! Simulation of the two classic heaps with memories of every size.
 
 use bheap::heap::Heap;
 use bheap::layout::{Binary, Layout, PageLayout};
@@ -21,7 +21,7 @@ pub struct Shape {
     pub item_bytes: usize,
 }
 
-/// Result of a simulation: the memory of each heap, and its size.
+/// Result of a simulation: the simulated memory of each heap, and the number of pages.
 #[derive(Debug)]
 pub struct SimulatedHeaps {
     /// Sizes of the simulation.

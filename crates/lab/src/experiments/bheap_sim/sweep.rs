@@ -1,8 +1,8 @@
 //! Claim C21: smaller pointers and larger pages.
 //!
-//! The number of items is constant, so larger pages are fewer, and a number of resident pages is a larger
-//! share of them. The comparison therefore uses the same share of the memory; nine pages, as in the article,
-//! are shown in addition.
+//! The number of items is constant, so with larger pages there are fewer of them, and the same number of
+//! resident pages is a larger share. The comparison therefore uses the same share of the memory; nine pages,
+//! as in the article, are shown in addition.
 
 use serde_json::json;
 
@@ -11,7 +11,7 @@ use super::run::Shape;
 use crate::experiment::{Options, Report, Table, Verdict};
 use crate::report::grouped;
 
-/// Page size in KiB and item size in bytes, in order of items per page: enough for a verdict.
+/// Selected page sizes in KiB and item sizes in bytes, in order of items per page: enough for a verdict.
 const SOME: &[(usize, usize)] = &[(4, 8), (4, 4), (16, 8), (64, 8)];
 /// Page and item sizes up to superpages (`--sweep`).
 const ALL: &[(usize, usize)] = &[

@@ -3,8 +3,8 @@
 //! ```text
 //!   load: anywhere ──100 bytes, numbered──▶ server: tied to 1, 2, … cores, or not ──▶ load: verifies every message
 //! ```
-//! The load is never pinned, so that two figures differ only in the server's placement. Every server runs all
-//! the time, one for each placement; only one is busy at a time, alternately.
+//! The load is never pinned, so that two figures differ only in the server's placement. One server for each
+//! placement runs all the time; they are loaded alternately, one at a time.
 
 mod verdicts;
 
@@ -125,7 +125,7 @@ fn measured(
     Ok(graphs)
 }
 
-/// Measures one round. If the server dies or loses a message, the sample is empty and has the reason.
+/// Measures one round. If the server dies or loses a message, the sample is empty and states the reason.
 fn sample(tree: &Tree, server: &ServerProcess, load: &Load) -> Sample {
     measure(tree, &server.cores, || driven(server.contender.wire(), server.address, load))
         .unwrap_or_else(|error: PeerError| Sample::nothing(error.to_string()))

@@ -1,4 +1,4 @@
-//! Verdicts on the claim from the placements.
+//! Verdicts on the claim, based on the figures of each placement.
 
 use super::Graph;
 use crate::{
@@ -47,16 +47,17 @@ fn one(graph: &Graph) -> Option<&Series> {
     on(graph, |placement| placement.cores.len() == 1)
 }
 
-/// Returns the ratio of the placement on every core to the free one. Both allow the same cores, whether the
-/// kernel or the server itself places the threads, so a difference between them is noise.
+/// Returns the ratio of the throughput on all cores to the throughput without pinning. Both placements allow
+/// the same cores, whether the kernel or the server itself places the threads, so a difference between them
+/// is noise.
 fn control(graph: &Graph) -> Option<Ratio> {
     let most = graph.placements.iter().find(|placement| placement.name == "free")?.cores.len();
     let all = on(graph, |placement| placement.name != "free" && placement.cores.len() == most)?;
     Ratio::paired(&rates(all), &rates(free(graph)?))
 }
 
-/// Relative width of the control's interval above which the noise is too large: if the ratio is inside such
-/// an interval, there is no verdict.
+/// Relative width of the control ratio's interval above which the noise is too large: a ratio inside such an
+/// interval gives no verdict.
 const NOISE: f64 = 1.25;
 
 fn is_within_noise(ratio: &Ratio, control: Option<&Ratio>) -> bool {
@@ -65,7 +66,7 @@ fn is_within_noise(ratio: &Ratio, control: Option<&Ratio>) -> bool {
     })
 }
 
-/// Returns the throughput ratio of one core to the free placement.
+/// Returns the ratio of the throughput on one core to the throughput without pinning.
 fn ratio(graph: &Graph) -> Option<Ratio> {
     Ratio::paired(&rates(one(graph)?), &rates(free(graph)?))
 }
@@ -134,7 +135,7 @@ fn judge(graph: &Graph, report: &mut Report) {
     report.judge("C10", article, ours, verdict);
 }
 
-/// Adds notes on the costs that rise with the cores while the throughput does not.
+/// Adds notes on the costs that rise with the number of cores while the throughput does not.
 fn explain(graphs: &[Graph], report: &mut Report) {
     for graph in graphs.iter().filter(|graph| graph.flows == 1) {
         let (Some(one), Some(free)) = (one(graph), free(graph)) else { continue };

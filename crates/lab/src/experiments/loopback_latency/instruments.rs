@@ -26,7 +26,7 @@ use crate::{
 /// Maximum time to record a sample, including both of its latencies.
 const RECORDING_NS_MAX: f64 = 25.0;
 /// Percentiles of the loop that are compared with those of the same loop in C: name, position in both
-/// records, bound of the ratio.
+/// records, bound on the ratio.
 const BESIDE: [(&str, Pick, usize, f64); 2] =
     [("median", |all| all.p50, 0, 1.05), ("99th percentile", |all| all.p99, 2, 1.10)];
 type Pick = fn(&Percentiles) -> u64;
@@ -81,7 +81,7 @@ pub(super) struct GeneratorFigures {
     name: &'static str,
     asked_per_s: f64,
     reached_per_s: f64,
-    /// Delay of the sent requests behind the earliest possible time.
+    /// Delay of each request beyond the earliest time at which it could have been sent.
     lateness: Percentiles,
     /// Number of times that the generator's thread was preempted.
     preempted: u64,

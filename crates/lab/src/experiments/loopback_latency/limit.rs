@@ -1,4 +1,4 @@
-//! A plain C version of the round-trip loop, as the practical limit of what is possible.
+//! A plain C version of the round-trip loop, which shows the practical limit.
 
 use std::{
     path::PathBuf,

@@ -5,8 +5,8 @@
 //!  due? send ──────────▶ kernel ───────▶ receive
 //!  receive ◀──────────── kernel ◀─────── send back
 //! ```
-//! One message is under way at a time. Messages that become due meanwhile wait for it, and their wait counts.
-//! Each thread is pinned to its core.
+//! One message is under way at a time. A message that becomes due in the meantime waits, and its wait counts
+//! as latency. Each thread is pinned to its core.
 
 use std::{
     io,
@@ -68,8 +68,8 @@ pub struct Run {
 /// Result of a run.
 #[derive(Debug, Clone)]
 pub struct Round {
-    /// Both latencies of each message. A message that was due and never sent has a latency from its due time
-    /// only: its wait until the run was given up.
+    /// Both latencies of each message. A message that was due but never sent has only the latency from its
+    /// due time: the wait until the run was given up.
     pub latencies: Latencies,
     /// Messages per second that came back.
     pub achieved: f64,
@@ -77,7 +77,7 @@ pub struct Round {
     pub unsent: u64,
 }
 
-/// Multiple of its duration after which a run that does not keep up is given up.
+/// Multiple of its planned duration after which a run that does not keep up is given up.
 const PATIENCE: u32 = 3;
 /// Number of messages before the first that is recorded.
 const WARM_UP: usize = 2_000;

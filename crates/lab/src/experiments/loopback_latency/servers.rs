@@ -1,7 +1,7 @@
 //! The knee of our three servers, one request after another on one connection (C19).
 //!
 //! The round trip of a request is the service time of that loop; its inverse is the rate that the loop should
-//! sustain. The knee is found as by `lab load --sweep`: the highest rate at which 99 of a hundred requests
+//! sustain. The knee is found as in `lab load --sweep`: the highest rate at which 99 of a hundred requests
 //! are answered within [`BOUND`] from when they were due.
 
 use std::{net::Ipv4Addr, time::Duration};

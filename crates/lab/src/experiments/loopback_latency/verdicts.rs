@@ -1,4 +1,4 @@
-//! Verdicts on the claims from the rates.
+//! Verdicts on the claims, based on the figures at each rate.
 
 use super::{
     RateFigures, WaitFigures, instruments,
@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-/// Published figures at single rates, as far as they are known: messages per second, and the figures.
+/// Published figures for individual rates, where known: messages per second, and the figures.
 const ARTICLE: &[(f64, &str)] = &[
     (80e3, "laptop: 6.0 s median corrected, 23.3 µs without; server: p99.99 164 µs"),
     (100e3, "server: 6.6 µs median, 317 µs worst"),

@@ -1,4 +1,4 @@
-//! Description of this machine's memory by the kernel: the data caches of the first core, and huge pages.
+//! This machine's memory as the kernel describes it: the data caches of the first core, and huge pages.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 /// A data cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub struct Cache {
-    /// Level, of which 1 is nearest to the core.
+    /// Level of the cache; level 1 is nearest to the core.
     pub level: u32,
     /// Size in bytes; the full size even if several cores share the cache.
     pub bytes: usize,

@@ -1,4 +1,4 @@
-//! The processor's clock rate as a program experiences it, and its instruction rate.
+//! The processor's clock rate as a program observes it, and its instruction rate.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -6,7 +6,8 @@ use std::time::Instant;
 /// Cycles and instructions per nanosecond.
 #[derive(Debug, Clone, Copy, serde::Serialize)]
 pub struct Clock {
-    /// Cycles per nanosecond (GHz), from a chain of one-cycle operations of which each depends on the last.
+    /// Cycles per nanosecond (GHz), from a chain of one-cycle operations each of which depends on the
+    /// previous one.
     pub cycles_a_ns: f64,
     /// Instructions per nanosecond, from several independent chains, as in a program that waits for nothing.
     pub instructions_a_ns: f64,

@@ -1,4 +1,5 @@
-//! Figure 7 redrawn: the machine as a ladder of costs, on a logarithmic scale.
+//! Figure 7 of the article “You're Doing It Wrong”, redrawn: this machine as a ladder of costs, on a
+//! logarithmic scale.
 
 use super::Rung;
 use crate::report::drawing::{Anchor, Drawing};
@@ -7,11 +8,11 @@ const WIDTH: f64 = 780.0;
 const ROW: f64 = 34.0;
 const TOP: f64 = 34.0;
 const LEFT: f64 = 216.0;
-/// Space for the text beside the longest bar.
+/// Space for the text next to the longest bar.
 const RIGHT: f64 = 140.0;
 
-/// Draws the rungs as bars whose length is the logarithm of their time, with the lost instructions beside
-/// each.
+/// Draws the rungs as bars whose length is the logarithm of their time. Next to each bar is the number of
+/// instructions that could have run in that time.
 #[must_use]
 pub fn drawn(rungs: &[Rung]) -> String {
     let most = rungs.iter().map(|rung| rung.ns).fold(1.0, f64::max);

@@ -40,8 +40,8 @@ impl Faults {
         self.quantile(0.5)
     }
 
-    /// Touches each of `pages` once by `touch` and records the time of each, less the cost of reading the
-    /// clock.
+    /// Touches each of `pages` once by calling `touch` and records the time of each, less the cost of reading
+    /// the clock.
     fn provoked(pages: &[usize], mut touch: impl FnMut(usize)) -> io::Result<Self> {
         let clock_ns = clock_cost();
         let mut ns = Vec::with_capacity(pages.len());

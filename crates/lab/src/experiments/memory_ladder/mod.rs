@@ -49,7 +49,7 @@ pub const EXPERIMENT: Experiment = Experiment {
 /// Sizes of the measurement.
 #[derive(Debug, Clone)]
 pub struct Sizes {
-    /// Bytes of the largest cycle in memory, and of the file that faults.
+    /// Bytes of the largest cycle in memory, and of the file whose pages fault.
     pub far_bytes: usize,
     /// Number of rounds of each walk.
     pub rounds: usize,

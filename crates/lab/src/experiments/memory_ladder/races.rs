@@ -160,7 +160,7 @@ pub fn crossing(heats: &[RaceSize], worse: impl Fn(&RaceSize) -> Option<f64>) ->
 pub enum CrossoverSize {
     /// About this many items.
     At(usize),
-    /// Every size that was tried, of which this is the largest.
+    /// Every size that was tried; this is the largest of them.
     Beyond(usize),
 }
 

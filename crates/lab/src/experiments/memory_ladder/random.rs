@@ -1,4 +1,4 @@
-//! Random numbers for orders of visits: small, fast, and reproducible by seed.
+//! Random numbers for the order in which memory is visited: small, fast, and reproducible by seed.
 
 /// `SplitMix64` (Steele, Lea and Flood, 2014).
 #[derive(Debug, Clone)]

@@ -64,8 +64,8 @@ fn spot(input: &'static str, keys: &[u64], rounds: usize) -> SortTimes {
     }
 }
 
-/// Sorts with Lomuto's partition and the first item as the pivot. The smaller part comes first, so that the
-/// depth stays logarithmic even where the time does not.
+/// Sorts with Lomuto's partition and the first item as the pivot. The smaller part is sorted first, so that
+/// the depth stays logarithmic even when the time is quadratic.
 fn quicksort(mut keys: &mut [u64]) {
     while keys.len() > 1 {
         let pivot = keys[0];

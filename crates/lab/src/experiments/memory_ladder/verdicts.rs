@@ -1,4 +1,4 @@
-//! Verdicts on the claims from the ladder.
+//! Verdicts on the claims, based on the measured ladder.
 
 use super::caches::HugePages;
 use super::drawing::{count, drawn, time};

@@ -1,4 +1,4 @@
-//! Measurement of one queue: expiries and deliveries in one memory cgroup, in a process of their own.
+//! Measurement of one queue: expiries and deliveries run in one memory cgroup, in a separate process.
 
 use std::fs::File;
 use std::io;
@@ -28,7 +28,7 @@ pub(super) const OBJECT_BYTES: usize = 16 << 10;
 /// n^SKEW.
 const SKEW: f64 = 0.9;
 
-/// Number of parts of a period whose 99th percentiles are taken.
+/// Number of parts into which a period is divided; the 99th percentile is computed for each part.
 const SLICES: usize = 8;
 
 /// Interval at which the queue's resident pages are counted.
@@ -53,7 +53,7 @@ pub struct Task {
     pub expiries_per_s: Vec<f64>,
     /// Seconds at the start of a period that are not counted, and seconds that are.
     pub seconds: (f64, f64),
-    /// Directory of the queue's file, which is unnamed.
+    /// Directory in which the unnamed file for the queue is created.
     pub directory: PathBuf,
 }
 
@@ -109,8 +109,9 @@ impl Period {
         ((faults - spread).max(0.0) / deliveries, (faults + spread) / deliveries)
     }
 
-    /// Returns the 93% interval of the 99th percentile, in microseconds: from the second to the last but one
-    /// of the eight parts. (The median is outside of it if at least seven of eight are on one side.)
+    /// Returns the 93% interval of the 99th percentile, in microseconds: from the second-lowest to the
+    /// second-highest of the eight parts. (The median is outside of it if at least seven of eight are on one
+    /// side.)
     #[must_use]
     pub fn p99_interval(&self) -> (f64, f64) {
         match &self.p99_parts_us[..] {

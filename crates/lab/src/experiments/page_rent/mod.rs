@@ -1,4 +1,5 @@
-//! `page-rent`: the cost of an expiry's pages for concurrent deliveries (C20, the queue's part).
+//! `page-rent`: how the pages that a queue of expiries touches slow down concurrent deliveries (C20, for the
+//! queue).
 //!
 //! ```text
 //! memory cgroup ─▶ child ─┬─ expiries, r per second: queue of N keys in a mapped file ─┐ one limit on

@@ -237,7 +237,7 @@ impl Items {
     }
 }
 
-/// Adds a key to the checksum of the keys in the order in which they left; equal checksums mean equal work.
+/// Adds a key to the checksum of the removed keys; equal checksums mean equal work.
 #[inline]
 #[must_use]
 pub const fn checked(sum: u64, key: u64) -> u64 {

@@ -4,7 +4,7 @@
 //! each second: pop all that is due ─▶ as many objects come, each with now + one of four ttls ─▶ push
 //! from time to time: sift ─▶ every entry from one queue to another (those of objects that are gone stay behind)
 //! ```
-//! The store keeps no handles: the entry of a replaced object finds nothing when it is due. The queue
+//! The store keeps no handles: when the entry of a replaced object is due, no object is found. The queue
 //! therefore needs only push, pop and sift. A heap is sifted from its end, where removal is free; the page
 //! queue from its head.
 
@@ -70,7 +70,10 @@ impl Entries for PageQueue<u64> {
 pub const NAMES: [&str; 5] =
     ["binary heap (the store's)", "4-ary heap", "8-ary heap, aligned", "B-heap", "page queue"];
 
-/// Mean lifetime in seconds: the queue holds about as many entries as objects arrive in this time.
+/// Creates the queue at index `at` of [`NAMES`], empty.
+///
+/// # Errors
+/// [`PageSizeError`] never occurs with the page sizes used here.
 pub fn make(at: usize) -> Result<Box<dyn Entries>, PageSizeError> {
     Ok(match at {
         0 => Box::new(Heap::with_rows(Binary, Vec::new())),
@@ -92,9 +95,9 @@ pub struct ExpiryFigures {
     pub entry_ns: f64,
     /// Nanoseconds of CPU to sift an entry.
     pub sift_ns: f64,
-    /// Nanoseconds that one in ten thousand operations takes or exceeds.
+    /// Time in nanoseconds that one in ten thousand operations reaches or exceeds.
     pub rare_ns: f64,
-    /// Checksum of the entries that left, in their order.
+    /// Checksum of the removed entries, in order of removal.
     pub checksum: u64,
 }
 

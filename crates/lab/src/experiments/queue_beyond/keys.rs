@@ -1,4 +1,4 @@
-//! Sequences of keys besides the article's, each with a seed on which nothing was tuned.
+//! Key sequences other than the B-heap article's; none of their seeds was used for tuning.
 
 use crate::experiments::bheap_sim::keys::Random3;
 use crate::experiments::memory_ladder::random::Random;
@@ -6,7 +6,7 @@ use crate::experiments::memory_ladder::random::Random;
 /// A kind of key sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Keys {
-    /// Keys of random(3), as in the article, after `srandom` with this seed.
+    /// Keys of random(3), as in the B-heap article, after `srandom` with this seed.
     Uniform(u32),
     /// Each key is larger than all before.
     Sorted,
@@ -21,7 +21,7 @@ pub enum Keys {
 }
 
 impl Keys {
-    /// Sequences that are measured besides the article's own.
+    /// Sequences that are measured in addition to the B-heap article's own.
     pub const OTHERS: [Self; 7] = [
         Self::Uniform(20_250_101),
         Self::Uniform(7_654_321),
@@ -45,8 +45,8 @@ impl Keys {
         }
     }
 
-    /// Returns the sequence. Each key is derived from the key that left last, which is the current time if
-    /// keys are times.
+    /// Returns the sequence. Each key is derived from the key that was removed last, which is the current
+    /// time if keys are times.
     #[must_use]
     pub fn sequence(self) -> Box<dyn FnMut(u64) -> u64> {
         let mut random = Random::new(0x51ed_270b);

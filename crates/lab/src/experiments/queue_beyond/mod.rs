@@ -1,4 +1,4 @@
-//! `queue-beyond`: the page queue under short memory, in RAM, operation by operation, and its memory use
+//! `queue-beyond`: the page queue when memory is short, in RAM, operation by operation, and its memory use
 //! (C8).
 //!
 //! ```text
@@ -53,7 +53,7 @@ pub struct Sizes {
     pub simulated: usize,
     /// Number of items in the queues that are simulated with other key sequences.
     pub simulated_others: usize,
-    /// Items in the timed queues, their order, and rounds.
+    /// Number of items in each timed queue, their order, and the number of rounds.
     pub timed: Vec<(usize, ItemOrder, usize)>,
     /// Number of items in the queue whose operations are counted and timed one by one.
     pub counted: usize,
@@ -130,7 +130,7 @@ fn run(options: &Options) -> Result<Report, Refusal> {
 /// Builds the report of some parts.
 ///
 /// # Errors
-/// Returns a sentence if a queue did other work than it should have.
+/// Returns a sentence if a queue did not do the expected work.
 pub fn measured(sizes: &Sizes, parts: &[&str], options: &Options) -> Result<Report, String> {
     let mut report = Report { data: json!({}), ..Report::default() };
     for part in parts {

@@ -23,7 +23,7 @@ use crate::experiments::bheap_sim::article::PAGE_BYTES;
 
 /// Maximum number of items that one operation may compare, and move.
 pub const LIMIT: u32 = 4096;
-/// Number of passes, of which the minimum time counts.
+/// Number of passes; the minimum time over all passes counts.
 pub const PASSES: usize = 3;
 
 thread_local!(static COMPARED: Cell<u32> = const { Cell::new(0) });
@@ -78,7 +78,7 @@ pub struct Bounds {
 /// and inserts, then the removals. `each` receives the counts of every operation.
 ///
 /// # Errors
-/// [`PageSizeError`] never occurs with the article's pages.
+/// [`PageSizeError`] never occurs with the page size used here.
 pub fn counted(
     items: usize,
     fan_out: usize,
@@ -172,7 +172,7 @@ pub fn uniform() -> impl FnMut(u64) -> Item {
     move |_| source.take()
 }
 
-/// Returns other keys with a handle, as [`counted`] takes them.
+/// Returns the keys of another sequence, each with a handle, as [`counted`] takes them.
 pub fn with_handles(keys: Keys) -> impl FnMut(u64) -> Item {
     let (mut sequence, mut handle) = (keys.sequence(), 0);
     move |now| {

@@ -1,8 +1,8 @@
 //! Transfers per operation when memory is short: perfect LRU, every size at once, first touches charged, no
 //! hints.
 //!
-//! The page queue's working memory (its small heap, its front, the headers of its lists, the chunk in hand)
-//! is counted like any other page.
+//! The page queue's working memory (its small heap, its front, the headers of its lists, its sort buffer) is
+//! counted like any other page.
 
 use bheap::PageQueue;
 use bheap::blocks::{Arena, TracedBlocks};
@@ -26,7 +26,7 @@ pub enum QueueChoice {
     PageQueue(usize),
 }
 
-/// Memory of one queue after the three phases.
+/// Simulated memory of one queue after the three phases.
 #[derive(Debug)]
 pub struct SimulatedQueue {
     /// Queue that was simulated.
@@ -54,7 +54,7 @@ impl QueueChoice {
     /// Runs the queue through the phases with items of 8 bytes and the article's pages.
     ///
     /// # Errors
-    /// [`PageSizeError`] never occurs with the article's pages.
+    /// [`PageSizeError`] never occurs with the page size used here.
     pub fn simulate(self, items: usize, keys: Keys) -> Result<SimulatedQueue, PageSizeError> {
         let memory = LruTransfers::new(PAGE_BYTES);
         match self {

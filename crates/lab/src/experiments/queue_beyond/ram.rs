@@ -1,9 +1,9 @@
-//! Time per operation in RAM: the same work for every queue, alternately, in CPU time of the thread, medians
-//! over rounds.
+//! Time per operation in RAM. All queues do the same work, alternately; each figure is the thread's CPU time,
+//! as the median over the rounds.
 //!
-//! The phases are the article's three; each insert or remove is an operation. The measure is CPU time rather
-//! than wall-clock time, because other processes share the cores; their effect on the caches remains, and the
-//! rounds show it.
+//! The phases are the three of the B-heap article; each insert or remove is an operation. The measure is CPU
+//! time rather than wall-clock time, because other processes share the cores; their effect on the caches
+//! remains, and the rounds show it.
 
 use bheap::layout::PageSizeError;
 use rustix::time::{ClockId, clock_gettime};
@@ -18,7 +18,7 @@ use crate::report::grouped;
 /// Times of one queue in one round.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Timing {
-    /// Checksum of the keys that left, in their order.
+    /// Checksum of the removed keys, in order of removal.
     pub checksum: u64,
     /// CPU seconds: inserting, holding (remove and insert), removing.
     pub phases_s: [f64; 3],
@@ -104,7 +104,7 @@ impl Timing {
 /// Times all queues at one size, `rounds` times alternately.
 ///
 /// # Errors
-/// Returns a sentence if a queue did other work than the rest, which would make the comparison void.
+/// Returns a sentence if a queue did different work from the others, which would invalidate the comparison.
 pub fn measure(
     items: usize,
     compared: ItemOrder,
@@ -122,7 +122,7 @@ pub fn measure(
         let seed = 0x9e37_79b9_7f4a_7c15 ^ (round as u64 + 1);
         let mut checksum = None;
         for turn in 0..names.len() {
-            // Each round begins with another queue.
+            // Each round begins with a different queue.
             let at = (turn + round) % names.len();
             if round > 0 && items >= LONG_FROM && !measured.is_near(at) {
                 continue;

@@ -12,7 +12,7 @@ use crate::experiments::memory_ladder::random::Random;
 pub struct Space {
     /// Maximum number of live items.
     pub items: usize,
-    /// Maximum while items are only added, sampled once an eighth of them is in the queue.
+    /// Maximum while items are only added, sampled after an eighth of them is in the queue.
     pub growing: f64,
     /// Maximum while as many items leave as arrive.
     pub held: f64,
@@ -26,7 +26,7 @@ const LOOKS: usize = 256;
 /// Measures keys with handles that the caller chooses, without removals: 16 bytes per item.
 ///
 /// # Errors
-/// [`PageSizeError`] never occurs with the article's pages.
+/// [`PageSizeError`] never occurs with the page size used here.
 pub fn plain(items: usize) -> Result<Space, PageSizeError> {
     let mut queue: PageQueue<Item> = PageQueue::new(PAGE_BYTES)?;
     let mut source = Items::new(3);
@@ -59,10 +59,10 @@ pub fn plain(items: usize) -> Result<Space, PageSizeError> {
 pub const HANDLED_BYTES: usize = size_of::<u64>() + size_of::<bheap::Handle>();
 
 /// Measures keys with handles, each of which is replaced twice on average, half of the time by removal and
-/// insertion. Also returns the maximum share of marked entries.
+/// insertion. Also returns the maximum share of entries that are removed but still queued.
 ///
 /// # Errors
-/// [`PageSizeError`] never occurs with the article's pages.
+/// [`PageSizeError`] never occurs with the page size used here.
 ///
 /// # Panics
 /// Panics if the queue calls a live handle stale.
@@ -119,7 +119,7 @@ mod tests {
             assert!(space.growing >= 0.8 && space.held >= 0.8, "{space:?}");
         }
         assert!(plain.growing >= 1.0 && plain.held >= 1.0, "{plain:?}");
-        // Allocated memory is kept: near the half it is twice as much per item.
+        // Allocated memory is kept: when half of the items are left, it is about twice as much per item.
         assert!(plain.to_a_half > plain.held * 1.5, "{plain:?}");
         assert!(garbage > 0.0 && garbage < 0.5, "{garbage}");
     }

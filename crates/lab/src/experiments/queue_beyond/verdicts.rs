@@ -50,8 +50,8 @@ fn share_at_most(share: &Ratio, goal: f64) -> Verdict {
     }
 }
 
-/// Adds the table, the figure and the verdicts over the article's keys: binary heap, B-heap, and the page
-/// queue as constructed for nine pages and for 64.
+/// Adds the table, the figure and the verdicts for the keys of the B-heap article: binary heap, B-heap, and
+/// the page queue as constructed for nine pages and for 64.
 pub(super) fn pressure(report: &mut Report, all: &[&SimulatedQueue; 4]) {
     let [binary, paged, nine, many] = all;
     let items = paged.items;
@@ -175,7 +175,7 @@ fn draw(report: &mut Report, all: &[&SimulatedQueue; 4]) {
     );
 }
 
-/// Adds the table and the verdict over other key sequences; each row has the B-heap, and the page queue for
+/// Adds the table and the verdict for other key sequences; each row has the B-heap, and the page queue for
 /// nine pages and for 64.
 pub(super) fn other_keys(report: &mut Report, rows: &[(Keys, [SimulatedQueue; 3])]) {
     let items = rows.first().map_or(0, |row| row.1[0].items);

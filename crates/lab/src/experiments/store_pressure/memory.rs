@@ -3,7 +3,8 @@
 //!
 //! *Admission:* an object is admitted when it is read for the second time while its first read is still
 //! remembered, in a ghost list of at most as many entries as there are objects in memory, so that a scan does
-//! not displace anything. *Eviction:* the oldest object that was not requested since.
+//! not displace anything. *Eviction:* the oldest object is evicted; if it was requested in the meantime, it
+//! moves to the end of the queue instead, and the next one is considered.
 
 use std::{
     cell::Cell,

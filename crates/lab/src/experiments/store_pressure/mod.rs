@@ -46,7 +46,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-/// Ratio of the store to the memory: the article's 300 GB on 16 GB, rounded up.
+/// Ratio of the store to the memory: 300 GB on 16 GB in the article “You're Doing It Wrong”, rounded up.
 pub const STORE_TIMES_MEMORY: u64 = 19;
 /// Alignment of objects in the file.
 const ALIGN_BYTES: u64 = 16;
@@ -67,7 +67,7 @@ pub enum ServingMode {
 }
 
 impl ServingMode {
-    /// All serving modes, the article's first.
+    /// All serving modes, the one that the claim's article describes first.
     pub const ALL: [Self; 4] = [Self::Map, Self::MapRandom, Self::Kernel, Self::Direct];
 
     /// Returns the name for reports.

@@ -210,7 +210,7 @@ fn answer(serving: &Rc<ObjectServer>, id: u64, due: Instant, scratch: &mut Vec<u
                 if let Ok(block) = &block {
                     block.span().copy_to(&mut body);
                 }
-                // The buffer is returned before anything else happens.
+                // Dropping the block returns its buffer to the pool.
                 drop(block);
                 let seen = serving.seen.borrow();
                 seen.verify(id, &body);

@@ -1,4 +1,4 @@
-//! Verdicts on the claim from the serving modes.
+//! Verdicts on the claim, based on the figures of each serving mode.
 
 use super::{PressureFigures, STORE_TIMES_MEMORY, ServingMode};
 use crate::{

@@ -2,7 +2,7 @@
 
 use super::{Client, InvalidReply};
 
-/// Client that sends `bytes` bytes and takes any `bytes` bytes as the answer, in order.
+/// Client that sends `bytes` bytes and accepts any `bytes` bytes as the answer, in order.
 #[derive(Debug)]
 pub(in super::super) struct Echo {
     bytes: usize,

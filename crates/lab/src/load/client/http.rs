@@ -7,7 +7,7 @@ use wire::http1::{
 
 use super::{Client, InvalidReply};
 
-/// Maximum bytes of a response's head.
+/// Maximum size of a response's head in bytes.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 
 /// HTTP/1.1 client that sends one request at a time on its connection, without pipelining.

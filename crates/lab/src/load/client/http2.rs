@@ -6,9 +6,10 @@
 //! ```
 //! The client is cheap on purpose, so that the generator is not the bottleneck. The request is encoded once;
 //! from the second request on it consists of six references to the server's table, like a browser's. Windows
-//! are as large as possible, so that they are opened once per gigabyte. Content is skipped as it arrives,
-//! without collecting whole frames in memory. We announce an empty table (SETTINGS_HEADER_TABLE_SIZE 0), so
-//! the server's field blocks carry no state, and only `:status`, with which they begin, needs to be read.
+//! are as large as possible, so that one WINDOW_UPDATE per gigabyte suffices. Content is skipped as it
+//! arrives, without collecting whole frames in memory. We announce an empty table (SETTINGS_HEADER_TABLE_SIZE
+//! 0), so the server's field blocks carry no state, and only `:status`, with which they begin, needs to be
+//! read.
 
 use std::collections::VecDeque;
 
@@ -26,7 +27,7 @@ const WINDOW_BYTES: u32 = (1 << 30) - 1;
 /// Number of streams that a server is assumed to accept before its SETTINGS (RFC 9113 §6.5.2 recommends at
 /// least this many).
 const STREAMS_AT_START: usize = 100;
-/// Highest number of a stream.
+/// Highest identifier of a stream (RFC 9113 §5.1.1).
 const STREAM_MAX: u32 = (1 << 31) - 1;
 /// Maximum bytes and fields of a head that is decoded because its status is uncommon.
 const SECTION_BYTES: usize = 64 << 10;
@@ -40,7 +41,7 @@ pub(in super::super) struct Http2 {
     later: Vec<u8>,
     /// Size of the dynamic-table entries that the first request creates, computed as in RFC 7541 §4.1.
     table_bytes: usize,
-    /// Number of the next stream.
+    /// Identifier of the next stream.
     next: u32,
     /// Streams that wait for the end of their answer, in the order in which they were opened.
     asked: VecDeque<OpenStream>,
@@ -53,10 +54,10 @@ pub(in super::super) struct Http2 {
     is_draining: bool,
     /// An incomplete header, or an incomplete frame other than DATA.
     partial: Vec<u8>,
-    /// Bytes still to come of a DATA frame, and the stream that ends with them.
+    /// Remaining bytes of a DATA frame, and the stream that ends with them.
     content_left: usize,
     ends: Option<u32>,
-    /// Bytes of content received since the connection's window was last opened.
+    /// Bytes of content received since the last WINDOW_UPDATE for the connection.
     owed: u32,
     refused: u64,
     first_refusal: Option<String>,
@@ -155,7 +156,7 @@ impl Http2 {
         self.ends = (header.flags & flag::END_STREAM != 0).then_some(header.stream);
         self.owed += header.length;
         if self.owed > WINDOW_BYTES / 2 {
-            // A stream's own window is never opened: no answer is that long.
+            // No WINDOW_UPDATE is sent for a stream: no answer is that long.
             frame::window_update(out, 0, std::mem::take(&mut self.owed));
         }
         Ok(())
@@ -348,7 +349,7 @@ mod tests {
         }
     }
 
-    /// Returns the positions of the answers in the order of their ends, with the bytes cut in two.
+    /// Returns the positions of the answers in the order in which they end, with the bytes cut in two.
     fn places(http2: &mut Http2, bytes: &[u8], cut: usize) -> Vec<usize> {
         let (first, second) = bytes.split_at(cut);
         let mut places = Vec::new();

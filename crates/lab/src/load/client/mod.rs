@@ -40,7 +40,7 @@ pub(super) trait Client: Send {
     /// [`InvalidReply`] if the server closed in the middle of an answer.
     fn closed(&mut self) -> Result<usize, InvalidReply>;
 
-    /// Returns whether requests may be sent: the greetings are over.
+    /// Returns whether requests may be sent: the protocol's greeting is complete.
     fn is_ready(&self) -> bool;
 
     /// Returns how many requests may wait for their answers at once; the server may change it.

@@ -8,7 +8,7 @@ use wire::nats::{
 
 use super::{Client, InvalidReply};
 
-/// Maximum bytes of an incomplete operation from the server.
+/// Maximum size in bytes of an incomplete operation from the server.
 const PARTIAL_BYTES_MAX: usize = 2 << 20;
 /// Maximum number of messages under way on a connection.
 const DEPTH: usize = 64 << 10;

@@ -2,7 +2,7 @@
 
 use super::{Client, InvalidReply};
 
-/// Maximum bytes of a reply's line; RFC 5321 §4.5.3.1.5 allows 512.
+/// Maximum length of a reply line in bytes; RFC 5321 §4.5.3.1.5 allows 512.
 const LINE_BYTES_MAX: usize = 4 << 10;
 
 /// Client that sends mails of a given size. MAIL, RCPT and DATA are sent together if the server offers

@@ -1,4 +1,5 @@
-//! The compared caches: how each is started, tuned plainly and fairly (`bench/peers/`), and stopped.
+//! The caches under comparison: how each is started, configured simply and fairly (`bench/peers/`), and
+//! stopped.
 //!
 //! Every contender runs on one core with the same amount of memory, unlimited keep-alive and a warm cache;
 //! logs are off except where logging is measured. When the bench runs as root, the peers run as an
@@ -21,7 +22,7 @@ use crate::peers::{PeerError, UNPRIVILEGED, hand_over, last_words};
 
 /// Bytes of a KiB.
 pub const KIB: u64 = 1024;
-/// Time that a server may take until it answers (Traffic Server initialises its storage first).
+/// Maximum time from a server's start until it answers (Traffic Server initialises its storage first).
 const READY_WAIT: Duration = Duration::from_secs(30);
 const READY_POLL: Duration = Duration::from_millis(50);
 
@@ -39,19 +40,20 @@ const FILE_TIMES_MEMORY: u64 = 2;
 /// A server or setup that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contender {
-    /// Floor of a cache hit over HTTP/1.1: `bench/limit/limit.c`
+    /// Minimal C server that shows the lowest possible cost of a cache hit over HTTP/1.1 (a *floor*):
+    /// `bench/limit/limit.c`
     Limit,
-    /// Floor for a crowd that waits for one page: `bench/limit/crowd.c`
+    /// Minimal C server for a crowd of clients that wait for the same page: `bench/limit/crowd.c`
     Crowd,
     /// No proxy: clients connect to the origin directly.
     Direct,
-    /// The shared reference floor, if its directory is given; our own floor is compared with it.
+    /// Shared reference version of [`Self::Limit`], if its directory is given; ours is compared with it.
     Reference,
     /// Nighttrain: `nighttrain cache`
     Ours,
     /// Another build of `nighttrain cache`.
     Other,
-    /// `nighttrain cache` with its store on a file, while all requested objects are in memory too.
+    /// `nighttrain cache` with a file-backed store, while all requested objects are also in memory.
     OursOnFile,
     /// Varnish
     Varnish,
@@ -63,9 +65,11 @@ pub enum Contender {
     TrafficServer,
     /// Squid as an accelerator
     Squid,
-    /// Floor of a cache hit over HTTP/2: `bench/limit/streams.c`
+    /// Minimal C server that shows the lowest possible cost of a cache hit over HTTP/2:
+    /// `bench/limit/streams.c`
     LimitStreams,
-    /// The shared HTTP/2 reference floor, if its directory is given; our own floor is compared with it.
+    /// Shared reference version of [`Self::LimitStreams`], if its directory is given; ours is compared with
+    /// it.
     ReferenceStreams,
     /// Hitch in front of Varnish, which has no TLS of its own
     HitchVarnish,
@@ -145,8 +149,8 @@ impl Contender {
         }
     }
 
-    /// Returns whether the contender is a floor: it answers with its own bytes of one fixed size and has no
-    /// origin.
+    /// Returns whether the contender is a floor, a minimal server that only shows the lowest possible cost:
+    /// it answers with its own bytes of one fixed size and has no origin.
     pub const fn is_floor(self) -> bool {
         matches!(self, Self::Limit | Self::Reference | Self::LimitStreams | Self::ReferenceStreams)
     }
@@ -252,7 +256,8 @@ pub struct ServerProcess {
     pub cores: Cores,
     /// Cores that its load generator runs on.
     pub load_cores: Cores,
-    /// The one body size that a floor answers with; `None` for other servers.
+    /// Size of the one body with which a minimal server ([`Contender::is_floor`]) answers; `None` for other
+    /// servers.
     pub body_bytes: Option<u64>,
     /// The server's processes.
     pub tree: Tree,
@@ -390,7 +395,8 @@ impl Place<'_> {
         command
     }
 
-    /// Compiles a floor in C and returns its command, with the port and `more` as arguments.
+    /// Compiles a floor, a minimal server in C, and returns its command, with the port and `more` as
+    /// arguments.
     fn floor(&self, source: &Path, more: u64) -> Result<Command, PeerError> {
         let binary = self.directory.join("floor");
         let compiled = Command::new("cc").arg("-O2").arg("-o").arg(&binary).arg(source).output()?;

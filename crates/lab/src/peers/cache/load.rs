@@ -26,8 +26,8 @@ const READ_TIMEOUT: Duration = Duration::from_secs(10);
 const HEAD_BYTES_MAX: usize = 16 << 10;
 const HEADERS_MAX: usize = 64;
 
-/// Headers that a browser sends beside the request line and Host, without a cookie: in all about 600 bytes,
-/// in two parts around the Referer's page, which is written by [`REFERER_DIGITS`].
+/// Headers that a browser sends in addition to the request line and Host, without a cookie: in all about 600
+/// bytes, in two parts around the Referer's page, which is written by [`REFERER_DIGITS`].
 const BROWSER_HEADERS: [&str; 2] = [
     "Connection: keep-alive\r\n\
      DNT: 1\r\n\
@@ -46,9 +46,9 @@ const BROWSER_HEADERS: [&str; 2] = [
      Accept-Encoding: gzip, deflate, br, zstd\r\n\
      Accept-Language: en-GB,en;q=0.9,da;q=0.8\r\n",
 ];
-/// Format of the Referer's page: the object's ID four times. wrk's LuaJIT hashes a long string by four bytes
-/// at each end, in the middle and at a quarter. Requests that differ only elsewhere all collide, and wrk then
-/// needs half a minute to start. These digits are in the middle of the request.
+/// Format of the Referer's page: the object's ID four times. wrk's LuaJIT hashes only a few bytes of a long
+/// string: four at each end, in the middle and at a quarter. Requests that differ only elsewhere all collide,
+/// and wrk then needs half a minute to start. These digits are in the middle of the request.
 const REFERER_DIGITS: &str = "%06d%06d%06d%06d";
 /// Number of different pages that these digits can name.
 const REFERERS: u64 = 1_000_000;
@@ -230,7 +230,7 @@ pub fn wrk(
     run_wrk(command)
 }
 
-/// Runs wrk over TLS for one URL. `openssl` is the OpenSSL configuration file of wrk's TLS.
+/// Runs wrk over TLS for one URL. `openssl` is the OpenSSL configuration file for wrk.
 ///
 /// # Errors
 /// `PeerError` if wrk is missing or ends without a result.

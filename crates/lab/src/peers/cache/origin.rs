@@ -32,7 +32,7 @@ pub const SLOW_TIME: Duration = Duration::from_millis(100);
 /// Delay before the origin answers a request for `/awaited/`; a thousand clients send their requests within
 /// it.
 pub const AWAITED_TIME: Duration = Duration::from_millis(500);
-/// Maximum number of open connections; each contender keeps idle ones beside the busy ones.
+/// Maximum number of open connections; each contender keeps idle connections in addition to the busy ones.
 const CONNECTIONS_MAX: usize = 4_096;
 const HEAD_BYTES_MAX: usize = 16 << 10;
 const HEADERS_MAX: usize = 64;

@@ -1,4 +1,5 @@
-//! The compared message servers: how each is started, plainly and fairly, and stopped.
+//! The message servers under comparison: how each is started, with a simple and fair configuration, and
+//! stopped.
 //!
 //! Every contender runs on one core, without logs or files. Its handling of slow consumers is not tested,
 //! because the load limits messages to a window. nats-server takes its number of processors from its CPU
@@ -18,7 +19,7 @@ use crate::paired::tree::{Cores, Tree, pinned};
 use super::wire::Wire;
 use crate::peers::{PeerError, last_words};
 
-/// Time that a server may take until it answers.
+/// Maximum time from a server's start until it answers.
 const READY_WAIT: Duration = Duration::from_secs(20);
 const READY_POLL: Duration = Duration::from_millis(20);
 /// Path of Debian's nats-server; the first one on `PATH` is the newest.
@@ -27,9 +28,10 @@ const NATS_OF_DEBIAN: &str = "/usr/sbin/nats-server";
 /// A server that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contender {
-    /// Floor of a relayed message: `bench/relay/relay.c`
+    /// Minimal C server that shows the lowest possible cost of relaying a message (a *floor*):
+    /// `bench/relay/relay.c`
     Floor,
-    /// The shared reference floor, if its directory is given; our own floor is compared with it.
+    /// Shared reference version of [`Self::Floor`], if its directory is given; ours is compared with it.
     Reference,
     /// `nighttrain feed`
     Ours,
@@ -74,7 +76,8 @@ impl Contender {
         }
     }
 
-    /// Returns whether the contender is a floor, which is started for a fixed number of consumers.
+    /// Returns whether the contender is a floor, a minimal server that is started for a fixed number of
+    /// consumers.
     pub const fn is_floor(self) -> bool {
         matches!(self, Self::Floor | Self::Reference)
     }
@@ -136,7 +139,8 @@ pub struct ServerProcess {
     pub address: SocketAddr,
     /// Cores that the server runs on.
     pub cores: Cores,
-    /// Number of consumers that a floor was started for; `None` for other servers.
+    /// Number of consumers for which a minimal server ([`Contender::is_floor`]) was started; `None` for other
+    /// servers.
     pub consumers: Option<usize>,
     /// The server's processes.
     pub tree: Tree,

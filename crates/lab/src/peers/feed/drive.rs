@@ -14,7 +14,8 @@ use crate::{
     },
 };
 
-/// Messages that a producer may be ahead of its consumer: with a single flow, and with many flows.
+/// Maximum number of messages by which a producer may be ahead of its consumer: with a single flow, and with
+/// many flows.
 const WINDOW_ONE: u64 = 16_384;
 const WINDOW_MANY: u64 = 4_096;
 
@@ -30,7 +31,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// A single flow with one producer and one consumer.
+    /// Creates a load of a single flow, with one producer and one consumer.
     #[must_use]
     pub const fn one(duration: Duration) -> Self {
         let shape = Shape {
@@ -43,7 +44,7 @@ impl Load {
         Self { shape, threads: 1, duration }
     }
 
-    /// A number of independent flows, each with one producer and one consumer.
+    /// Creates a load of independent flows, each with one producer and one consumer.
     #[must_use]
     pub fn many(flows: usize, threads: usize, duration: Duration) -> Self {
         let shape = Shape {
@@ -57,7 +58,7 @@ impl Load {
     }
 }
 
-/// Relays messages as fast as the server can. Units are deliveries, and every delivery is verified.
+/// Relays messages as fast as the server can. Each delivery counts as a unit and is verified.
 ///
 /// # Errors
 /// `PeerError` if a message is lost or damaged, or the server closes a connection.

@@ -4,7 +4,7 @@
 //!  Producer: batch (frames encoded once; sequence, time and checksum stamped anew) ─write─▶ server
 //!  Consumer: scratch of the thread ◀─read─ server;  stride by stride: head, stamp, sequence, tail
 //! ```
-//! Neither of them blocks; the caller waits by epoll or polls.
+//! Neither of them blocks; the caller waits with epoll, or polls.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -242,7 +242,7 @@ impl Consumer {
         Ok(true)
     }
 
-    /// Returns whether the next NATS protocol line is no message: PING, INFO or -ERR.
+    /// Returns whether the next NATS protocol line is not a message: PING, INFO or -ERR.
     fn is_line(&self, bytes: &[u8]) -> bool {
         self.wire == Wire::Nats && bytes.first().is_some_and(|&first| first != b'M')
     }

@@ -1,7 +1,7 @@
 //! Load generator: flows of one producer and its consumers, either as fast as the server can relay or at a
 //! fixed rate.
 //!
-//! One thread serves all its flows by epoll, on the load cores of the bench. In a *closed loop*, a producer
+//! One thread serves all its flows with epoll, on the load cores of the bench. In a *closed loop*, a producer
 //! may be a window ahead of its slowest consumer, so that the server's handling of slow consumers does not
 //! affect the figure. In an *open loop*, messages are due at fixed times, however late earlier ones are. A
 //! message's latency counts from its due time, and the thread polls instead of waiting, so that its own
@@ -38,7 +38,8 @@ pub struct Shape {
     pub consumers: usize,
     /// Payload size of each message.
     pub payload_bytes: usize,
-    /// Messages that a producer may be ahead of its slowest consumer. 0 in an open loop, which has no window.
+    /// Maximum number of messages by which a producer may be ahead of its slowest consumer; 0 in an open
+    /// loop, which has no window.
     pub window: u64,
     /// Messages that each producer sends per second; `None` for as many as possible.
     pub per_second: Option<u64>,
@@ -64,7 +65,8 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// Connects the consumers, then the producer; a floor tells them apart by that order.
+    /// Connects the consumers, then the producer; a minimal server ([`Wire::Floor`]) tells them apart by that
+    /// order.
     ///
     /// # Errors
     /// `PeerError` if a client cannot connect.
@@ -106,8 +108,8 @@ impl Flow {
     }
 }
 
-/// Runs flows as fast as possible for `run`, and then until every sent message has arrived. Units are
-/// deliveries.
+/// Runs flows as fast as possible for `run`, and then until every sent message has arrived. Each delivery
+/// counts as a unit.
 ///
 /// # Errors
 /// `PeerError` if a message is lost or damaged, or the server is stuck.

@@ -1,4 +1,4 @@
-//! The compared mail servers: how each is started, plainly, on one processor.
+//! The mail servers under comparison: how each is started, with a simple configuration, on one processor.
 
 use std::{
     fs,
@@ -18,15 +18,15 @@ use crate::paired::{
 
 use crate::peers::{PeerError, last_words};
 
-/// Store size of Nighttrain, which reserves it on the disk at the start.
+/// Store size of Nighttrain, which reserves it on the disk at startup.
 const STORE_GIB: u64 = 6;
-/// Time that a server may take until it sends its SMTP greeting.
+/// Maximum time from a server's start until it sends its SMTP greeting.
 const READY_WAIT: Duration = Duration::from_secs(60);
 
 /// A server that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contender {
-    /// `smtp-sink`, which discards every mail: the limit.
+    /// `smtp-sink`, which discards every mail: the upper limit for any server.
     Sink,
     /// Nighttrain: `nighttrain mail`
     Ours,
@@ -40,7 +40,7 @@ pub enum Contender {
     Mailpit,
     /// Postfix with delivery to Maildirs: the standard server of a distribution.
     Postfix,
-    /// aiosmtpd, in Python, into a Maildir.
+    /// aiosmtpd, in Python, which delivers into a Maildir.
     Aiosmtpd,
     /// MailDev, in Node.js.
     Maildev,
@@ -49,7 +49,7 @@ pub enum Contender {
 }
 
 impl Contender {
-    /// Contenders of the scenarios that measure the receiving of mail.
+    /// Contenders in the scenarios that measure the receiving of mail.
     pub const ALL: [Self; 9] = [
         Self::Sink,
         Self::Ours,
@@ -88,7 +88,7 @@ pub struct ServerProcess {
     pub address: SocketAddr,
     /// Version that the program reports.
     pub version: Option<String>,
-    /// True for a server that takes about a thousand mails per second or fewer; it is sent fewer mails.
+    /// True for a server that accepts about a thousand mails per second or fewer; it is sent fewer mails.
     pub is_slow: bool,
     /// Admin port, for builds of Nighttrain only.
     admin: Option<u16>,
@@ -374,11 +374,11 @@ impl ServerProcess {
         Ok(None)
     }
 
-    /// Returns the number of mails that Nighttrain lists in an inbox, and the source of the newest; `None`
+    /// Returns the number of mails that Nighttrain lists in an inbox, and the raw text of the newest; `None`
     /// for peers.
     ///
     /// # Errors
-    /// `PeerError` if the server does not answer, or its answer has another form.
+    /// `PeerError` if the server does not answer, or its answer has an unexpected form.
     pub fn inbox(&self, domain: &str, inbox: &str) -> Result<Option<(usize, String)>, PeerError> {
         let Some(port) = self.http.filter(|_| self.admin.is_some()) else { return Ok(None) };
         let base = format!("/api/v2/domains/{domain}/inboxes/{inbox}");

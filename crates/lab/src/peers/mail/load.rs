@@ -16,7 +16,7 @@ use crate::paired::{
 use super::{MAIL_BYTES, SESSIONS, contenders::ServerProcess};
 use crate::peers::PeerError;
 
-/// Unacknowledged mails per connection of the pipelining client.
+/// Maximum number of unacknowledged mails per connection of the pipelining client.
 const WINDOW: usize = 8;
 
 /// Sends `mails` mails with `smtp-source`, each to its own recipient.
@@ -101,9 +101,9 @@ pub fn fill(
     }
 }
 
-/// Sends mails by BDAT over several connections, each with several mails outstanding; returns the number of
-/// mails acknowledged with 250. `write` appends the mail of a number, and returns which of the inboxes
-/// `i0@bench.test`, `i1@bench.test`, … it goes to.
+/// Sends mails with BDAT over several connections, each with several mails outstanding; returns the number of
+/// mails acknowledged with 250. `write` appends the mail with the given number, and returns the index of its
+/// inbox among `i0@bench.test`, `i1@bench.test`, ….
 ///
 /// # Errors
 /// `PeerError` if a connection breaks or a mail is refused.
@@ -179,7 +179,7 @@ fn send(
     }
 }
 
-/// Sends mails one after the other in one session by DATA, which every server supports.
+/// Sends mails one after the other in one session with DATA, which every server supports.
 ///
 /// # Errors
 /// `PeerError` if a connection breaks or a mail is refused.
@@ -202,7 +202,7 @@ pub fn handed(
     Ok(())
 }
 
-/// Sends mails by DATA in [`SESSIONS`] parallel sessions, with `write` as in [`written`].
+/// Sends mails with DATA in [`SESSIONS`] parallel sessions, with `write` as in [`written`].
 fn handed_together(
     address: SocketAddr,
     mails: u64,

@@ -1,4 +1,4 @@
-//! Mailinator's injection of mails, webhooks and its stream of new mails.
+//! Mailinator's endpoints for injecting mails, for webhooks and for streaming new mails.
 
 use super::super::{
     letter::{Entry, Letter},
@@ -27,7 +27,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::{convert::Infallible, net::IpAddr, sync::Arc};
 
-/// A mail submitted by the API.
+/// A mail submitted through the API.
 #[derive(Deserialize)]
 struct InjectRequest {
     #[serde(default)]
@@ -36,7 +36,7 @@ struct InjectRequest {
     from: String,
     #[serde(default)]
     text: String,
-    /// Recipient of a webhook without an inbox in its path.
+    /// Recipient, for a webhook whose path does not name an inbox.
     to: Option<String>,
 }
 

@@ -155,7 +155,7 @@ pub(super) fn routes<M: Mailboxes>(routes: Routes<M>) -> Routes<M> {
         .get(&of_domain("/rules"), rules, ("The rules of a domain; there are none.", ""))
         .get("/api/v2/team", team::<M>, ("The operator, in Mailinator's format.", ""))
         .get("/api/v2/team/stats", stats::<M>, ("Mails accepted.", ""))
-        // Operations of a domain's owner, which do not exist here and return an error.
+        // Operations for a domain's owner. They are not supported here and return an error.
         .unlisted(POST, DOMAIN, not_done)
         .unlisted(DELETE, DOMAIN, not_done)
         .unlisted(POST, &of_domain("/rules"), not_done)

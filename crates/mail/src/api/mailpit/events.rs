@@ -1,4 +1,4 @@
-//! Mailpit's events by WebSocket: `{"Type": "new", "Data": {…}}` for an arrival, `delete` with the ID for a
+//! Mailpit's events over WebSocket: `{"Type": "new", "Data": {…}}` for an arrival, `delete` with the ID for a
 //! deletion, `prune` when events were missed and a list should be read again.
 
 use std::sync::Arc;
@@ -41,7 +41,7 @@ async fn event<M: Mailboxes>(
 ) -> Option<String> {
     Some(match told {
         LiveEvent::Arrived(summary) => {
-            // No event is sent if the mail was deleted meanwhile or the store fails.
+            // No event is sent if the mail has been deleted in the meantime, or if the store fails.
             let gist = app.gist(client, &summary).await.ok().flatten()?;
             let mut event = b"{\"Type\":\"new\",\"Data\":".to_vec();
             item(&app, &scope, &summary, &gist, &mut event).ok()?;

@@ -3,8 +3,8 @@
 //!
 //! The API covers all mail at `/api/v1/…` (more than one inbox, so only the operator has access), and one
 //! inbox with the inbox's page as the base URL: `/inbox/ann@example.org/api/v1/…`. Read flags and tags are
-//! kept beside the mails ([`crate::web`]'s flags). There is no relaying, and there are no spam checks or link
-//! checks: this program never sends.
+//! stored separately from the mails ([`crate::web`]'s flags). There is no relaying, and there are no spam
+//! checks or link checks: this program never sends.
 
 mod events;
 mod send;
@@ -205,7 +205,7 @@ async fn all_found<M: Mailboxes>(
     Ok(found.mails)
 }
 
-/// Builds a list; `matching` and `whole` each have a number of mails and a number of unread mails.
+/// Builds a list. `matching` and `whole` each hold two counts: all mails, and unread mails.
 async fn answer<M: Mailboxes>(
     app: &Arc<App<M>>,
     client: Client,
@@ -403,7 +403,7 @@ fn change(body: &[u8]) -> Result<Change, Fault> {
     Ok(change)
 }
 
-/// Returns the mails of a change that are in the scope; mails that do not exist are skipped.
+/// Returns the mails named in a change that are within the scope; mails that do not exist are skipped.
 async fn named<M: Mailboxes>(
     app: &App<M>,
     scope: &Scope,

@@ -1,4 +1,4 @@
-//! Submission of mails by Mailpit's `/send`.
+//! Submits mails through Mailpit's `/send`.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -84,7 +84,7 @@ pub(super) async fn send<M: Mailboxes>(
     let names = app.marks.names(&tags)?;
     let ids = app.mailboxes.deliver(peer, &from, &recipients, &raw).await?;
     if !names.is_empty() {
-        // Each inbox has its own entry; mails that were deleted meanwhile are skipped.
+        // Each inbox has its own entry; mails that have been deleted in the meantime are skipped.
         app.set_tags(client, &app.mailboxes.find(&Scope::All, &ids).await?, &names).await?;
     }
     Ok(Json(json!({ "ID": ids.first().map(ToString::to_string).unwrap_or_default() })))

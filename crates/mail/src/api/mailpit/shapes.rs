@@ -17,8 +17,8 @@ use crate::{
     },
 };
 
-/// Writes a mail of a list or an event. `hidden` are the recipients outside of the head that the client may
-/// see.
+/// Writes a mail as an item of a list or an event. `hidden` lists the recipients that are missing from the
+/// head but that the client may see.
 pub(super) fn write_item<'a>(
     id: MailId,
     (read, tags): (bool, &[String]),

@@ -56,8 +56,9 @@ pub(super) struct Css<'a> {
     pub(super) seen: Vec<RemoteHost>,
     /// True if there are rules for a dark colour scheme.
     pub(super) has_dark: bool,
-    /// Cache of `style` attributes and their sanitized form, as layouts repeat one in each cell. Attributes
-    /// for which something is counted each time are not cached.
+    /// Cache of `style` attributes and their sanitized form, because layouts repeat the same attribute in
+    /// each cell. An attribute in which something is counted as removed is not cached, so that each
+    /// occurrence is counted.
     written: HashMap<String, String>,
 }
 
@@ -100,7 +101,7 @@ impl<'a> Css<'a> {
         }
     }
 
-    /// Sanitizes a media condition of an attribute.
+    /// Sanitizes the media condition in an attribute.
     pub(super) fn media(&mut self, text: &str) -> Option<String> {
         let mut input = Parser::new(text);
         input.set_nested_block_limit(CSS_DEPTH_MAX + 1);
@@ -248,8 +249,8 @@ impl Rules<'_, '_> {
         Ok(())
     }
 
-    /// Writes a token with its content. Returns the token type that decides on a separator before the next
-    /// token, if it is not the token's own.
+    /// Writes a token with its content. Returns the token type to use when deciding on a separator before the
+    /// next token, if that is not the type of this token.
     fn token<'i>(
         &mut self,
         input: &mut Parser<'i>,
@@ -322,7 +323,7 @@ impl Rules<'_, '_> {
     }
 
     /// Writes a pair of round brackets and its content. A condition on the colour scheme is decided here,
-    /// because the reader chooses the scheme of the frame, not the system.
+    /// because the reader, not the system, chooses the frame's scheme.
     fn bracket<'i>(&mut self, input: &mut Parser<'i>, kind: TokenContext) -> Result<(), Fault<'i>> {
         if kind == TokenContext::Media
             && let Ok(wanted) = input.try_parse(scheme)
@@ -366,9 +367,9 @@ impl Rules<'_, '_> {
         }
     }
 
-    /// Writes a URL that a browser would fetch: a picture of the mail stays, under our path. A remote picture
-    /// is `none` until the reader asks for remote content, and always if the fetch would depend on the
-    /// reader's actions.
+    /// Writes a URL that a browser would fetch. A picture from the mail itself is kept, with a path on our
+    /// server. A remote picture becomes `none` until the reader asks for remote content, and always if the
+    /// fetch would depend on the reader's actions.
     fn fetched<'i>(&mut self, url: &str, kind: TokenContext) -> Result<(), Fault<'i>> {
         if kind != TokenContext::Value {
             return Err(ParseError::custom(()));

@@ -1,4 +1,4 @@
-//! Conversion of text to HTML: characters with a meaning in HTML are escaped.
+//! Converts text to HTML: characters with a meaning in HTML are escaped.
 
 /// Our own head content, which precedes the mail's head content. With `prefers-reduced-motion` nothing moves.
 pub(super) const HEAD: &str = "<meta charset=\"utf-8\"><meta name=\"referrer\" content=\"no-referrer\"><base target=\"_blank\"><style>\

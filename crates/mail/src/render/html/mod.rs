@@ -145,9 +145,9 @@ impl RemovedCounts {
 }
 
 impl SanitizedHtml {
-    /// Returns the policy under which the frame is served. Its origin is ours, so that our page can read its
-    /// height and its pictures are same-site; that is safe as long as no script runs in it, which three
-    /// measures ensure (decision 051).
+    /// Returns the Content-Security-Policy with which the frame is served. The frame has our origin, so that
+    /// our page can read its height and its pictures are same-site. This is safe as long as no script runs in
+    /// the frame, which three measures ensure (decision 051).
     #[must_use]
     pub fn content_security_policy(remote: RemoteContent) -> &'static str {
         match remote {

@@ -133,14 +133,14 @@ fn a_render_ends_when_it_is_enough() {
     assert!(text.over == Some(HtmlLimit::Time) && body(&text.html).starts_with("<pre"), "its text is shown");
 }
 
-/// Hostile HTML of OWASP's XSS filter evasion cheat sheet and of real newsletters; the browser test uses the
-/// same.
+/// Returns hostile HTML from OWASP's XSS filter evasion cheat sheet and from real newsletters; the browser
+/// test uses the same samples.
 pub(super) fn tricks() -> Vec<String> {
     serde_json::from_str(include_str!("../../../../../tests/browser/tricks.json")).unwrap()
 }
 
-/// Asserts that HTML contains no element, attribute or URL that runs or fetches, with a reader of its own,
-/// independent of the sanitizer.
+/// Asserts that HTML contains no element, attribute or URL that runs or fetches anything. The check has its
+/// own parser, independent of the sanitizer.
 pub(in crate::render) fn assert_harmless(html: &str, source: &str) {
     let lower = html.to_ascii_lowercase();
     let mut rest = &*lower;

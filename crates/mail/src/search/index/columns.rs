@@ -26,7 +26,7 @@ pub(super) const HEIGHTS: [u32; 17] = [
 ];
 /// Maximum size of a mail's index data, in percent of the size of the mail.
 const DISK_SHARE_PERCENT: u64 = 15;
-/// Bytes of a mail in a segment in addition to its bits: its key, and its part of the rows' checksums.
+/// Bytes that a mail takes in a segment in addition to its bits: its key, and its share of the row checksums.
 const BYTES_BESIDE: u64 = NAME_BYTES as u64 + 4;
 /// Bytes of a mail's key on the disk.
 pub(super) const NAME_BYTES: usize = 16;

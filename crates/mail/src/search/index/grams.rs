@@ -31,7 +31,7 @@ fn number(window: &[u8]) -> u32 {
     window.iter().fold(0, |number, byte| number << 8 | u32::from(*byte))
 }
 
-/// Finder of the grams of texts.
+/// Extracts the grams of a text.
 pub(super) struct Finder {
     /// Bitmap of grams that are common, or were found in the current text.
     seen: Box<[u64]>,

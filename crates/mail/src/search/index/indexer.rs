@@ -202,7 +202,7 @@ impl<M: Mailboxes> Indexer<M> {
         known.sort_unstable();
         let mut from = Some(0);
         while let Some(at) = from {
-            // Mails that arrive meanwhile are reported as events.
+            // Mails that arrive during the comparison are reported as events.
             self.apply_events();
             let Ok((stored, next)) = self.mailboxes.list_stored(at, ASKED_AT_ONCE).await else {
                 return false;
@@ -222,7 +222,8 @@ impl<M: Mailboxes> Indexer<M> {
         pending.dedup();
         state.pending = pending.into();
         state.is_complete = state.pending.len() < PENDING_MAX;
-        // The newest mails are searched most often. The others are found once these are indexed.
+        // The newest mails are searched most often, so they are queued first. If not all fit, a later
+        // comparison with the store finds the rest.
         let room = PENDING_MAX - state.pending.len().min(PENDING_MAX);
         state.is_outdated_cut = outdated.len() > room;
         state.outdated = outdated.into_iter().rev().take(room).collect();
@@ -247,7 +248,7 @@ impl<M: Mailboxes> Indexer<M> {
             let read = self.mailboxes.mail_into(&Scope::All, name.id, ()).await;
             match read {
                 Ok(Some((mail, ()))) => self.index_mail(name, &mail),
-                // The mail was deleted meanwhile, or is damaged; a search could not read it either.
+                // The mail has been deleted, or is damaged; a search could not read it either.
                 Ok(None) => {}
                 Err(error) => {
                     tracing::debug!(%error, "cannot read a mail for the search index");

@@ -1,4 +1,4 @@
-//! Search index: tells which stored mails may contain a word, in files beside the store.
+//! Search index: tells which stored mails may contain a word, in files next to the store.
 //!
 //! ```text
 //!  events ─▶ pending ─▶ thread "mail-index": reads the mail, its text folded, its grams ─▶ filling (memory)
@@ -76,7 +76,7 @@ impl IndexLocation {
     }
 }
 
-/// Position to continue a search from: arrival and ID of the last mail examined.
+/// Position from which a search continues: arrival and ID of the last mail examined.
 pub(crate) type ResumePoint = (u64, MailId);
 
 /// The search index of a store.
@@ -231,7 +231,7 @@ impl Index {
             });
             match asked {
                 Ok(names) => found.take_columns(&set, &names),
-                // The segment was merged with others meanwhile, whose merged file may not have been read.
+                // The segment has been merged with others, and the merged file may not have been read.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
                 Err(error) => found.take(self.set_aside(&sheet, &error)?.into_iter()),
             }
@@ -271,7 +271,7 @@ fn number_of(path: &Path) -> Option<u64> {
     path.file_stem()?.to_str()?.parse().ok()
 }
 
-/// Collector of the newest matches after a position.
+/// Collects the newest matches after a position.
 struct NewestMatches {
     after: Option<ResumePoint>,
     most: usize,

@@ -6,9 +6,9 @@
 //!     mails: time of arrival 8, ID 8; then a checksum 4
 //! ```
 //! Numbers are little-endian. A checksum is the low half of XXH3 over the bytes before it, with a seed for
-//! its kind. The checksum of a row also covers the row's number and the store's, so that no row passes for
-//! another. Nothing is synced: a segment torn by a loss of power is detected by its checksums, and rebuilt
-//! from the mails.
+//! its kind. The checksum of a row also covers the row's number and the store's, so that one row cannot be
+//! mistaken for another. Nothing is synced: a segment torn by a loss of power is detected by its checksums,
+//! and rebuilt from the mails.
 
 use std::{
     fs::{self, File},

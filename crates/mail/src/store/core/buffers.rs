@@ -35,7 +35,7 @@ impl Core {
         self.tide.borrow_mut().uses(connections + self.receiving.borrow().bytes(), clock::monotonic_ms());
     }
 
-    /// Takes the list of a turn back for reuse; a long one is freed.
+    /// Takes back a turn's list of pending replies for reuse; a long list is freed.
     pub(crate) fn recycle_waiting(&self, mut waiting: Vec<PendingReply>) {
         let mut spare = self.spare_waiting.borrow_mut();
         if (1..=SPARE_WAITING_MAX).contains(&waiting.capacity()) && spare.len() < SPARE_MAX {

@@ -19,10 +19,10 @@ use tokio::sync::oneshot;
 pub(crate) const MAIL: Kind = Kind(1);
 /// One of several inboxes deleted the mail; the tag is the mail's ID in that inbox.
 pub(crate) const UNLINKED: Kind = Kind(2);
-/// A mail expires before its age; the tag is its ID, the hash the Unix millisecond.
+/// A mail expires before its age; the tag is the mail's ID, the hash field is the time in Unix milliseconds.
 pub(crate) const HURRIED: Kind = Kind(3);
 
-/// The note on a mail; the tag is the mail's ID, hash and payload are encoded by
+/// The note on a mail; the tag is the mail's ID, the hash field and the payload are encoded by
 /// [`crate::store::annotations::Note`].
 pub(crate) const NOTED: Kind = Kind(4);
 
@@ -30,7 +30,7 @@ pub(crate) const NOTED: Kind = Kind(4);
 /// garbage.
 pub(crate) const PART: Kind = Kind(5);
 
-/// A kept mail on its way into an inbox's index.
+/// A stored mail that is to be entered into the index of an inbox.
 pub(crate) struct Arrival {
     pub(crate) entry: NewEntry,
     pub(crate) summary: Arc<Summary>,
@@ -42,7 +42,7 @@ pub(crate) enum Message {
     Arrived(Vec<Arrival>),
     /// To the owner of a mail's first inbox: another inbox has dropped the mail.
     LetGo(InboxRemoval),
-    /// A request of a page or an API.
+    /// A request from a page or an API.
     Ask(Question),
     /// Summaries that were read from the log, for the core's cache.
     Remember(Vec<Arc<Summary>>),
@@ -72,7 +72,7 @@ pub(crate) struct ListEntry {
     pub(crate) summary: Option<Arc<Summary>>,
 }
 
-/// Requests of pages and APIs to a core.
+/// Requests from pages and APIs to a core.
 pub(crate) enum Question {
     List {
         scope: Scope,
@@ -106,7 +106,8 @@ pub(crate) enum Question {
         expires_ms: u64,
         answer: oneshot::Sender<Result<(), Unavailable>>,
     },
-    /// Lists mails over all inboxes by slot, from a given slot on; the answer has the slot to continue from.
+    /// Lists mails across all inboxes by slot, from a given slot on; the answer contains the slot to continue
+    /// from.
     Stored {
         from: u32,
         most: usize,

@@ -72,7 +72,7 @@ pub(crate) struct SharedState {
     pub(crate) connections: Arc<CommonPart>,
     /// Bytes of incomplete mails that the store holds.
     pub(crate) parts_bytes: AtomicU64,
-    /// Connections and rates by address, over all cores.
+    /// Connections and rates by address, across all cores.
     pub(crate) peers: Arc<crate::abuse::PeerLimits>,
 }
 
@@ -105,7 +105,7 @@ pub(crate) struct Core {
     pub(crate) spare: RefCell<Vec<Vec<u8>>>,
     /// Trims the heap after connections and received mails have freed much memory.
     pub(crate) tide: RefCell<HeapTrimmer>,
-    /// Spare lists of mails that wait to be kept.
+    /// Spare lists of replies that wait until their mails are stored.
     pub(crate) spare_waiting: RefCell<Vec<Vec<PendingReply>>>,
     /// Memory budget of mails being received.
     pub(crate) receiving: RefCell<ReceiveBudget>,
@@ -118,7 +118,7 @@ pub(crate) struct Core {
     /// Messages to other cores that wait for room in their rings.
     pub(crate) backlog: RefCell<Backlog>,
     pub(crate) must_tell: Cell<bool>,
-    /// True while the listeners have not been told that events were lost.
+    /// True while a loss of events has not yet been reported to the listeners.
     missed: Cell<bool>,
     /// Wakes the task that wakes the listeners after an event.
     pub(crate) told: Notify,
@@ -290,7 +290,7 @@ impl Core {
         self.backlog.borrow().is_full(core)
     }
 
-    /// Enters kept mails into the indexes of the cores that own their inboxes.
+    /// Enters stored mails into the indexes of the cores that own their inboxes.
     pub(crate) fn publish(&self, arrivals: SmallVec<[Arrival; 1]>) {
         if arrivals.iter().all(|arrival| owner(&arrival.summary.inbox, self.cores) == self.number) {
             return self.enter(arrivals);
@@ -359,8 +359,8 @@ impl Core {
     }
 
     /// Handles a mail that has left its inbox. The mail's record is deleted, too, unless other inboxes have
-    /// the mail. With `for_good` the mail does not come back after a crash, provided that the returned ticket
-    /// is durable.
+    /// the mail. With `for_good`, the mail does not come back after a crash once the returned ticket is
+    /// durable.
     pub(crate) fn remove_from_inbox(&self, gone: RemovedMail, for_good: bool) -> Option<Ticket> {
         self.rounds.stir();
         let RemovedMail { place, inbox, letter, hurried_by, parts } = gone;
@@ -476,8 +476,8 @@ impl Core {
         }
     }
 
-    /// Writes the note of a mail in place of the earlier note. Returns no ticket if the mail no longer exists
-    /// or its note was written too often.
+    /// Writes the note of a mail, which replaces the earlier note. Returns no ticket if the mail no longer
+    /// exists or its note was written too often.
     pub(crate) fn write_note(&self, id: MailId, note: &Note) -> Result<Option<Ticket>, Unavailable> {
         if self.index.borrow().place(id, self.now_ms()).is_none() {
             return Ok(None);
@@ -570,8 +570,8 @@ impl Core {
         }
     }
 
-    /// Returns the time used for arrival and expiry of mails. The clock never goes back; a step of the
-    /// system's clock takes effect after it has lasted for a while.
+    /// Returns the time used for arrival and expiry of mails. The clock never goes back. If the system's
+    /// clock is stepped, the new time is adopted only after it has persisted for a while.
     pub(crate) fn now_ms(&self) -> u64 {
         self.clock.unix_ms()
     }

@@ -1,9 +1,9 @@
 //! Early expiry: mails that a reader asked to be deleted before their age (`delete=5m`).
 //!
 //! An early expiry takes one more word in the expiry queue and 24 bytes outside of the entry: few mails
-//! expire early, and the 64 bytes of an entry have no room for a second time. The mail's earlier word stays
-//! in the queue and finds no mail that is due. *Bound:* the expiry of a mail is brought forward [`TIMES_MAX`]
-//! times at most, which limits the growth of queue and log.
+//! expire early, and the 64 bytes of an entry have no room for a second time. The mail's original word stays
+//! in the queue; when its time comes, it matches no mail that is due. *Bound:* the expiry of a mail is
+//! brought forward [`TIMES_MAX`] times at most, which limits the growth of queue and log.
 
 use super::{Entry, Index, due_s};
 use crate::mailbox::mailboxes::MailId;

@@ -56,7 +56,7 @@ const EMPTY_BYTES_MAX: usize = 1 << 20;
 
 /// Largest size of an entry, including its slots in tables and queue; see the module.
 const ENTRY_BYTES: usize = 100;
-/// Bytes of an inbox or a domain without its name, and overhead of the allocation of a name.
+/// Bytes of an inbox or a domain without its name, and allocation overhead of a name.
 const INBOX_BYTES: usize = 64;
 const NAME_BYTES: usize = 16;
 /// Additional bytes of an entry in an inbox other than the mail's first: `letters` maps the entry's ID to the
@@ -114,8 +114,8 @@ pub(crate) struct Index {
     /// Number of entries per segment of the log that are still in an inbox: those in the chain of all mails,
     /// and the others.
     in_segment: HashMap<u32, [u32; 2]>,
-    /// Queue of words, each with the second after which a mail is expired and the mail's slot. A word whose
-    /// slot has been reused finds a mail that is not due.
+    /// Queue of words, each with the second after which a mail is expired and the mail's slot. If the slot
+    /// has been reused, the word refers to a mail that is not due.
     expiry: PageQueue<u64>,
     /// Early expiries by mail ID.
     hurried: HashMap<u64, EarlyExpiry>,
@@ -400,7 +400,7 @@ impl Index {
         self.expiry.peek().map(|word| (word >> 32) * 1000)
     }
 
-    /// Returns the mails over all inboxes in up to `most` slots from `from` on, each with its time of
+    /// Returns the mails across all inboxes in up to `most` slots from `from` on, each with its time of
     /// arrival, and the slot to continue from.
     pub(crate) fn stored(&self, from: u32, most: usize) -> (Vec<(MailId, u64)>, Option<u32>) {
         let end = from.saturating_add(u32::try_from(most).unwrap_or(u32::MAX)).min(self.entries.slots());
@@ -410,7 +410,7 @@ impl Index {
         (mails, (end < self.entries.slots()).then_some(end))
     }
 
-    /// Returns the number of mails of a scope; `None` if counting them needs a walk.
+    /// Returns the number of mails in a scope; `None` if counting them needs a walk.
     pub(crate) fn count(&self, scope: &Scope) -> Option<u64> {
         match scope {
             Scope::All => Some(self.all.count.into()),
@@ -555,7 +555,7 @@ impl Index {
         self.large.remove(entry.id, |location| rules.segment_of(location))
     }
 
-    /// Removes the mapping of an entry's ID to the mail's ID in its first inbox, which is another inbox, and
+    /// Removes the mapping from the ID of a [`Role::Other`] entry to the mail's ID in its first inbox, and
     /// returns the latter.
     fn forget_letter(&mut self, id: u64) -> u64 {
         let letter = self.letters.remove(&id);

@@ -1,11 +1,12 @@
-//! Hash table from a hash to the slot of an entry, at 4 bytes per entry and a third more.
+//! Hash table that maps a hash to the slot of an entry, with 4 bytes per entry and a third more for free
+//! slots.
 //!
 //! The table uses open addressing with linear probing, in [`PARTS`] parts that grow independently: growing
 //! moves the slots of one part only, so that a loop with a million entries is not blocked for tens of
 //! milliseconds. Only the slot is stored; the owner of the entries recomputes the hash when needed.
 
-/// Number of parts; the highest bits of the hash choose one. With a million entries in all a part has 4,096
-/// or 8,192 slots.
+/// Number of parts; the highest bits of the hash choose one. With a million entries in total, a part has
+/// 4,096 or 8,192 slots.
 const PARTS: usize = 256;
 const VACANT: u32 = u32::MAX;
 /// Initial slots of a part.

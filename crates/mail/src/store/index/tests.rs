@@ -352,7 +352,8 @@ fn an_index_that_is_empty_again_is_small_again() {
     index.invariants();
 }
 
-/// The oldest mails are dropped beyond the memory limit even if each mail brings a new inbox in a new domain.
+/// The oldest mails are dropped beyond the memory limit even if each mail creates a new inbox in a new
+/// domain.
 #[test]
 fn an_index_names_the_oldest_beyond_its_memory() {
     let bytes_max = 1 << 20;

@@ -33,8 +33,8 @@ impl Index {
         Walk { chain, at, id, prefix }
     }
 
-    /// Visits up to `steps` mails of a walk and passes those of the scope that have not expired to `found`,
-    /// until `found` returns [`WalkControl::Yes`].
+    /// Visits up to `steps` mails of a walk. Each mail that is within the scope and has not expired is passed
+    /// to `found`, until `found` returns [`WalkControl::Yes`].
     pub(crate) fn step(
         &self,
         walk: &mut Walk,
@@ -71,7 +71,8 @@ impl Index {
     }
 }
 
-/// Position of a walk: the slot of the next mail, and its ID to detect that it was removed meanwhile.
+/// Position of a walk: the slot of the next mail, and its ID, which shows whether the mail has been removed
+/// since.
 #[derive(Debug)]
 pub(crate) struct Walk {
     chain: usize,
@@ -94,6 +95,6 @@ pub(crate) enum StepOutcome {
     More,
     /// All mails were visited, or enough were found.
     End,
-    /// The mail to continue from was removed meanwhile: the walk must restart.
+    /// The mail to continue from has been removed: the walk must restart.
     Lost,
 }

@@ -1,4 +1,4 @@
-//! Recovery of the store at a start: rebuilds the index of each core from the log.
+//! Recovers the store at startup: rebuilds the index of each core from the log.
 //!
 //! The log reports the location of each live record; a few threads read the metadata in file order. Mails are
 //! then inserted in order of arrival. Expired mails are left out. A mail that one inbox has deleted and
@@ -156,7 +156,7 @@ pub(crate) fn recover(
     let mut cores: Vec<_> =
         (0..cores).map(|_| (Index::new(rules), DeliveryRefs::default(), Notes::default())).collect();
     let entered = enter(config, now_ms, &reader, records, markers, &mut parts, &mut cores);
-    // Parts of mails that were incomplete when the process ended, and of deleted mails.
+    // The remaining parts belong to deleted mails, or to mails that were incomplete when the process ended.
     for (location, payload_bytes) in parts {
         reader.died(location, payload_bytes as usize);
     }
@@ -235,8 +235,8 @@ pub(crate) fn read_meta(
     }
 }
 
-/// Hides large mails of which a part is missing: the part's segment was reclaimed, which deleted the mail
-/// without a record of the deletion.
+/// Removes the entries of large mails with a missing part: the part's segment was reclaimed, which deleted
+/// the mail without a record of the deletion.
 fn drop_incomplete_mails(records: &mut [Record], parts: &HashMap<Location, u32>) {
     let is_there = |part: &Part| {
         Location::from_bits(part.location).and_then(|location| parts.get(&location)) == Some(&part.bytes)
@@ -391,8 +391,8 @@ fn enter(
             }
             let (index, ..) = &mut cores[owner(&inbox, count)];
             let over = index.insert(entry, &inbox);
-            // An early expiry is applied even if its time has passed: housekeeping then deletes the mail for
-            // good. Otherwise the mail would be back once this marker is freed.
+            // An early expiry is applied even if its time has passed: housekeeping then deletes the mail
+            // permanently. Otherwise the mail would reappear once this marker is freed.
             if let Some(marker) = hurried.get(&id) {
                 needed.insert(marker.location);
                 index.set_early_expiry(id, marker.hash, marker.location.bits());
@@ -443,7 +443,7 @@ fn enter(
     EntryTotals { last_name, mails, noted }
 }
 
-/// Enters the notes of existing mails; notes of mails that a full inbox has dropped meanwhile are left out.
+/// Enters the notes of existing mails; notes of mails that a full inbox has dropped are left out.
 fn enter_notes(
     reader: &Reader,
     found: Vec<(Marker, RecoveredNote)>,

@@ -1,12 +1,12 @@
-//! Flags and tags of mails (Mailpit's API): in memory, bounded. Each change is also written to the log beside
-//! the mail, so that a restart restores it ([`crate::store::annotations`]). An entry belongs to its inbox: a
-//! client that may not see the mail can neither see nor change nor count its flags and tags. A mail in
-//! several inboxes has, in the list of all mails, the entry of its first inbox. Counts over all mails are
+//! Flags and tags of mails (Mailpit's API): in memory, bounded. Each change is also written to the log that
+//! holds the mail, so that a restart restores it ([`crate::store::annotations`]). An entry belongs to its
+//! inbox: a client that may not see the mail can neither see nor change nor count its flags and tags. A mail
+//! in several inboxes has, in the list of all mails, the entry of its first inbox. Counts over all mails are
 //! kept up to date, because each list shows them.
 //!
 //! *Bound:* [`MARKED_MAX`] entries; when they are used up, the oldest entry is dropped. One client may use
-//! half of the entries that the others leave; after that, its own oldest entry is dropped, so that a client
-//! that reads fast does not displace the entries of all others.
+//! half of the entries that other clients leave free; after that, its own oldest entry is dropped, so that a
+//! client that reads fast does not displace the entries of all others.
 
 #![expect(
     clippy::disallowed_types,
@@ -38,7 +38,7 @@ use crate::{
 
 /// Maximum number of mails with flags or tags; when it is reached, the oldest entry is dropped.
 const MARKED_MAX: usize = 50_000;
-/// Maximum number of tags of one mail.
+/// Maximum number of tags on one mail.
 const TAGS_MAX: usize = 50;
 /// Longest tag, in bytes.
 const TAG_BYTES_MAX: usize = 200;
@@ -60,7 +60,7 @@ struct State {
     inbox_of: HashMap<MailId, Inbox>,
     /// Mails in the order of their first entry; dropped ones are skipped.
     order: VecDeque<MailId>,
-    /// Entries of each client that has a share.
+    /// Entries created by each client, except for clients on this machine.
     of_client: HashMap<Client, ClientFlags>,
     tag_bytes: usize,
     /// Counts over all mails, each mail once: the number of read mails, and the number of mails with each
@@ -358,7 +358,8 @@ impl State {
         Ok(())
     }
 
-    /// Returns whether a client has used up its share, which is half of the entries that the others leave.
+    /// Returns whether a client has used up its share, which is half of the entries that other clients leave
+    /// free.
     fn has_its_share(&self, client: Client) -> bool {
         let own = self.of_client.get(&client).map_or(0, |own| own.count);
         own >= Client::share(MARKED_MAX, self.inbox_of.len(), own)
@@ -472,8 +473,8 @@ impl<M: Mailboxes> App<M> {
     }
 }
 
-/// Interval at which deletions are processed: while many mails arrive, a wake-up for each would cost more
-/// than receiving it.
+/// Interval at which deletions are processed: while many mails arrive, waking up for each deletion would cost
+/// more than receiving a mail.
 const FORGET_EVERY: Duration = Duration::from_millis(10);
 
 /// Removes flags, tags, previews and rendered documents of deleted mails.

@@ -45,7 +45,7 @@ fn one_client_leaves_the_marks_of_others() {
     assert!(!is_read(first) && is_read(last), "its own oldest are forgotten");
     assert_eq!(marks.read_count(&Scope::All), (MARKED_MAX as u64 - 100) / 2 + 100);
     assert!(marks.state().order.len() <= 2 * MARKED_MAX + 64, "what is forgotten is in no order for ever");
-    // Dropped entries no longer count for any share.
+    // Dropped entries no longer count towards any share.
     for id in 0..=last {
         marks.forget(MailId(id));
     }

@@ -53,7 +53,7 @@ pub(in crate::web) async fn attachment<M: Mailboxes>(
     let found = app.render(client, mail, move |mail, until| part_of(mail, part, until)).await?;
     let (attachment, bytes) = found.ok_or(Fault::NoSuchPart)?;
     let mut response = download(&attachment.content_type, &attachment.filename, bytes);
-    // The response is still a download if it is opened directly, and nothing in it runs.
+    // If the URL is opened directly, the response is still a download, and nothing in it runs.
     if asked.picture.is_some()
         && let Some(kind) = picture_type(&attachment).and_then(|kind| HeaderValue::from_str(kind).ok())
     {
@@ -70,8 +70,7 @@ pub(crate) fn part_of(mail: &Mail, part: u32, until: &StepLimit) -> Option<(Atta
     Some((attachment.clone(), reading.attachment_bytes(attachment).into_owned()))
 }
 
-/// Builds a response for download: whatever type the sender declares, a browser saves the file and never runs
-/// it.
+/// Builds a download response: whatever type the sender declares, a browser saves the file and never runs it.
 pub(crate) fn download(content_type: &str, filename: &str, bytes: impl Into<Bytes>) -> Response {
     saved(content_type, filename, bytes.into().into_response())
 }

@@ -47,12 +47,13 @@ use crate::{
 
 /// Maximum number of bytes of the source that are shown; the whole source can be downloaded.
 const SOURCE_BYTES_MAX: usize = 256 * 1024;
-/// Largest picture that is shown as a thumbnail, because the browser fetches the whole picture.
+/// Largest picture that is shown as a thumbnail. The limit exists because the browser fetches the whole
+/// picture.
 const THUMBNAIL_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Path of a mail's attachments, relative to its frame.
 const ATTACHMENTS: &str = "attachments";
 
-/// Page of a mail beside its list.
+/// Page of a mail, next to its list.
 #[derive(Template)]
 #[template(path = "message.html")]
 struct MessagePage<'a> {
@@ -66,7 +67,7 @@ struct MessagePage<'a> {
     above: Option<MailId>,
     below: Option<MailId>,
     readers: &'a str,
-    /// Always `None`: a mail's own page shows no undo of a deletion.
+    /// Always `None`: a mail's own page does not offer to undo a deletion.
     deleted: Option<(usize, u64)>,
     query: &'a str,
 }
@@ -237,7 +238,7 @@ async fn shown<M: Mailboxes>(
     let mail = fetch(app, client, scope, id).await?;
     let (id, inbox) = (mail.summary.id, mail.summary.inbox.clone());
     let tags = [mail_tag(id), inbox_tag(&inbox)];
-    // Opening the page marks the mail read, but not if a page of another site requests it.
+    // Opening the page marks the mail read, unless a page of another site requests it.
     if asker(headers) != RequestInitiator::AnotherSite {
         app.set_read(client, &[Arc::new(mail.summary.clone())], true).await?;
     }
@@ -492,7 +493,7 @@ fn item(attachment: &Attachment, base: &str) -> Item {
     }
 }
 
-/// Returns the file extension in capitals for an icon, or "FILE" without a usable one.
+/// Returns the file extension in capitals, for an icon, or "FILE" if there is no usable extension.
 fn sign(attachment: &Attachment) -> String {
     let end = attachment.filename.rsplit_once('.').map(|(_, end)| end);
     let plain = |end: &&str| (1..=4).contains(&end.len()) && end.bytes().all(|b| b.is_ascii_alphanumeric());

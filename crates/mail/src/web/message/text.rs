@@ -12,7 +12,7 @@ use mail_parser::HeaderName as Field;
 
 /// Maximum number of addresses of a field that are shown.
 const ADDRESSES_MAX: usize = 50;
-/// Bytes of the name of an address group that are shown.
+/// Maximum number of bytes shown of an address group's name.
 const GROUP_BYTES_MAX: usize = 320;
 /// Steps charged for comparing a link with a text.
 const LINK_STEPS: usize = 4;
@@ -62,8 +62,8 @@ pub(crate) fn linked(text: &str, until: &StepLimit) -> String {
     let mut html = String::with_capacity(text.len() + text.len() / 8);
     let mut rest = text;
     while let Some(at) = rest.find("http") {
-        // Each link is compared with the text that begins here. Text that is not paid for is shown without
-        // links.
+        // Each link is compared with the text that begins here. Once the step limit ends, the rest of the
+        // text is shown without links.
         if until.pay(at + LINK_STEPS * links.len()).is_err() {
             break;
         }

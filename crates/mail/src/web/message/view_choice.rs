@@ -1,4 +1,4 @@
-//! Selection of the part of a mail that a page shows, and options for its HTML.
+//! Selects the part of a mail that a page shows, and the options for its HTML.
 
 use serde::Deserialize;
 
@@ -63,7 +63,7 @@ pub(in crate::web) struct ViewParams {
     /// Any value selects dark mode.
     dark: Option<String>,
     width: Option<String>,
-    /// Position of the list's page beside the mail.
+    /// Position of the list page that is shown next to the mail.
     #[serde(default)]
     pub(super) skip: usize,
     /// `reading` to get the mail without its list.

@@ -30,12 +30,12 @@ pub(crate) fn list_fields(
     json.trim_start_matches('{').strip_suffix('}').unwrap_or_default().to_owned()
 }
 
-/// Returns an address of RCPT TO, which has no display name.
+/// Returns an address from RCPT TO, which has no display name.
 pub(crate) fn said(address: &str) -> Value {
     json!({ "Name": "", "Address": address })
 }
 
-/// Returns an address of RCPT TO as JSON text.
+/// Returns an address from RCPT TO as JSON text.
 pub(crate) fn said_address(address: &str) -> String {
     said(address).to_string()
 }
@@ -66,7 +66,7 @@ fn address(address: &Address<'_>) -> Value {
     json!({ "Name": address.name, "Address": address.address })
 }
 
-/// Returns the recipients of RCPT TO that the head does not name.
+/// Returns the recipients from RCPT TO that the head does not name.
 pub(crate) fn hidden<'a>(mail: &'a Mail, reading: &DecodedMail<'_>) -> impl Iterator<Item = &'a str> {
     let named = [HeaderName::To, HeaderName::Cc].into_iter().flat_map(|field| reading.addresses(field));
     let named: HashSet<String> = named.map(|named| named.address.to_ascii_lowercase()).collect();

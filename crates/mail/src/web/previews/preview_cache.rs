@@ -5,8 +5,8 @@
 //!  a list ─▶ summaries ─▶ previews cached? ─┬▶ yes: written as they are
 //!                                           └▶ no: the mail is read and parsed, once; its preview is cached
 //! ```
-//! Parsing a mail costs fifty times as much as writing its row, and a list is requested repeatedly, by each
-//! page that is loaded and each client that polls. A preview is therefore built only once: by the idle
+//! Parsing a mail costs fifty times as much as writing its row, and a list is requested repeatedly: by each
+//! page load and by each client that polls. A preview is therefore built only once: by the idle
 //! [`crate::web::previews::preview_worker`] or when it is first needed, but not on arrival, where it would
 //! cost as much as the rest of receiving. *Memory:* [`GISTS_BYTES_MAX`] in total; when it is used up, the
 //! oldest previews are dropped, and rebuilt when needed. *Writers:* the web's thread and the preview worker.
@@ -52,7 +52,7 @@ pub(crate) struct Preview {
     pub(crate) snippet: Box<str>,
     /// Number of attachments, excluding inline parts.
     pub(crate) attachments: usize,
-    /// Recipients of RCPT TO that the head does not name.
+    /// Recipients from RCPT TO that the head does not name.
     pub(crate) hidden: Box<[HiddenRecipient]>,
     /// Fields of Mailpit's list that are the same for all clients, as JSON without the braces.
     pub(crate) mailpit: Box<str>,
@@ -68,7 +68,7 @@ pub(crate) struct HiddenRecipient {
 }
 
 impl Preview {
-    /// Builds the preview of a mail as it is seen over all inboxes.
+    /// Builds the preview of a mail as shown in the list of all mails.
     pub(crate) fn new(mail: &Mail, until: &StepLimit) -> Self {
         let prepared = ParsedMail::within(&mail.raw, until);
         let reading = prepared.read();

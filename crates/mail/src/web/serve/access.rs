@@ -13,9 +13,9 @@
 //!   host names. For a request through a trusted proxy, the address that the proxy names is checked; a request through
 //!   any other proxy has no such access.
 //!
-//! [`WHO_SEES`] has the same rules in the words of pages, refusals and the guide.
+//! [`WHO_SEES`] states the same rules as they appear on pages, in refusals and in the guide.
 //!
-//! Changes that a browser sends for a page of another site are refused (`Sec-Fetch-Site`, `Origin`). A
+//! Changes that a page of another site makes a browser send are refused (`Sec-Fetch-Site`, `Origin`). A
 //! request that changes something counts as a change whatever its method: Mailinator's clients delete by `GET
 //! …?delete=1m`, and any page can make a browser send a GET to any address (`<img src=…>`).
 
@@ -42,8 +42,8 @@ const HOSTS_NAMED_MAX: usize = 10;
 /// Shortest token; a shorter one could be guessed.
 const TOKEN_BYTES_MIN: usize = 16;
 
-/// Table of the access rules, on any listening address: the client, one inbox, all mail together. A test
-/// compares the guide's table with this one.
+/// Table of the access rules for any listening address, with three columns: the client, one inbox, all mail
+/// together. A test compares the guide's table with this one.
 pub(crate) const WHO_SEES: [(&str, &str, &str); 5] = [
     (
         "this machine, by 127.0.0.1, ::1 or localhost",
@@ -98,7 +98,7 @@ pub(crate) enum AllMail {
     Shown,
     /// The client may see all mail with a token.
     ByToken,
-    /// This machine could see all mail, but a proxy on it forwards requests of others.
+    /// This machine could see all mail, but a proxy on it forwards requests from others.
     BehindProxy,
     Hidden,
 }
@@ -159,7 +159,7 @@ impl<M: Mailboxes> App<M> {
         })
     }
 
-    /// Returns whether a request may see more than one inbox, for a page that links there.
+    /// Returns whether a request may see more than one inbox, for a page that links to lists of many inboxes.
     pub(crate) fn may_see_all(&self, headers: &HeaderMap, query: Option<&str>, from: RequestSource) -> bool {
         let is_known = match &self.config.token {
             Some(token) => given(headers, query).iter().any(|guess| token.is(guess)),
@@ -170,13 +170,13 @@ impl<M: Mailboxes> App<M> {
 
     /// Returns whether the client is in a network of readers.
     fn is_reader(&self, headers: &HeaderMap, from: RequestSource) -> bool {
-        // An untrusted proxy may forward requests of anybody, whatever network it is in.
+        // An untrusted proxy may forward requests from anybody, whatever network the proxy is in.
         !from.is_spoken_for(headers)
             && self.config.readers.iter().any(|network| network.contains(from.asker))
             && !self.silent_proxies.has(from.asker)
     }
 
-    /// Returns whether a noticed proxy is the only reason why this machine may not see all mail.
+    /// Returns whether a detected proxy is the only reason why this machine may not see all mail.
     fn is_closed_to(&self, from: RequestSource) -> bool {
         from.peer.0.ip().is_loopback() && self.silent_proxies.has(from.asker)
     }
@@ -291,7 +291,7 @@ impl<M: Mailboxes> App<M> {
         if refused { self.refuse_foreign() } else { Ok(()) }
     }
 
-    /// Refuses requests that pages of other sites make, whatever the method.
+    /// Refuses requests that pages of other sites make, regardless of the method.
     pub(crate) fn check_asker(&self, headers: &HeaderMap) -> Result<(), Fault> {
         if asker(headers) == RequestInitiator::AnotherSite { self.refuse_foreign() } else { Ok(()) }
     }
@@ -330,8 +330,8 @@ pub(crate) enum RequestInitiator {
     OwnPageOrProgram,
     /// A page of another origin.
     AnotherSite,
-    /// A browser that does not reveal the initiator: a GET has no `Origin`, and `Sec-Fetch-Site` only for
-    /// trustworthy addresses (https, and this machine; Fetch Metadata, 2).
+    /// A browser that does not reveal the initiator: a GET has no `Origin`, and has `Sec-Fetch-Site` only if
+    /// its address is trustworthy (https, and this machine; Fetch Metadata, 2).
     UntoldBrowser,
 }
 

@@ -285,7 +285,8 @@ pub(crate) async fn request_middleware<M: Mailboxes>(
         app.counters.add(Counter::BodiesCut, 1);
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
-    // The response is charged until its client has taken it; a list of whole mails charges itself.
+    // The client is charged for the response until it has received it; a list of whole mails does its own
+    // accounting.
     if let Some(bytes) = response.body().size_hint().exact().filter(|bytes| *bytes > 0) {
         let mut held = app.budget.of(client);
         response = match held.grow(bytes) {

@@ -62,7 +62,7 @@ pub(crate) struct App<M> {
     pub(crate) started_ms: u64,
     /// True if the server listens on loopback only.
     pub(crate) on_loopback: bool,
-    /// Addresses of noticed silent proxies.
+    /// Addresses of detected silent proxies.
     pub(crate) silent_proxies: SilentProxies,
     /// Account of listeners, created by the web's thread for the first listener.
     listeners: OnceLock<Accounts>,

@@ -27,8 +27,8 @@ const ASSETS: [(&str, &str, &str); 5] = [
     ("icon.svg", "image/svg+xml", include_str!("../../../../../web/mail/icon.svg")),
 ];
 
-/// Content-Security-Policy of our pages: own scripts and style sheets, and inline ones only by these hashes
-/// (CSP 3 §2.3.1).
+/// Content-Security-Policy of our pages: our own scripts and style sheets, and inline ones only with these
+/// hashes (CSP 3 §2.3.1).
 pub(crate) static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
     let hash = |content: &str| STANDARD.encode(Sha256::digest(content));
     let policy = format!(
@@ -52,8 +52,8 @@ fn version(content: &str) -> String {
     format!("{:016x}", xxh3_64(content.as_bytes()))
 }
 
-/// Serves the current version of an asset, whichever version is requested; caches may keep it only if the
-/// versions match.
+/// Serves the current version of an asset, regardless of the version requested; caches may keep it only if
+/// the versions match.
 pub(crate) async fn asset(
     PathParams((asked, name)): PathParams<(String, String)>,
 ) -> Result<Response, Fault> {

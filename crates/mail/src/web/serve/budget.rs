@@ -1,5 +1,5 @@
 //! Memory budget of requests: bodies being received, mails read for a response, and responses until their
-//! client has taken them.
+//! clients have received them.
 //!
 //! ```text
 //!  a body's pieces ──┐

@@ -45,8 +45,8 @@ impl Client {
         ClientKey::of_connection(self.0, number, shared)
     }
 
-    /// Returns how many of `most` shared slots a client may hold, which is half of the slots that the others
-    /// leave. All clients together hold `held`, this client `own` of them.
+    /// Returns how many of `most` shared slots a client may hold: half of the slots that other clients leave
+    /// free. All clients together hold `held` slots, this client holds `own` of them.
     pub(crate) fn share(most: usize, held: usize, own: usize) -> usize {
         (most + own).saturating_sub(held) / 2
     }

@@ -10,7 +10,7 @@ use crate::{search::index::IndexLocation, web::serve::access::Token};
 pub(crate) const RENDER_THREADS_MAX: usize = 4;
 /// Maximum number of searches that read and parse mails at the same time.
 pub(crate) const SEARCH_THREADS_MAX: usize = 2;
-/// Largest form or JSON document; mails submitted by the API have their own limit.
+/// Largest form or JSON document; mails submitted through the API have their own limit.
 pub(crate) const BODY_BYTES_MAX: usize = 64 * 1024;
 
 /// Default warning on pages that show mail.
@@ -22,11 +22,11 @@ pub(crate) const WARNING: &str =
 pub struct Config {
     /// Display name of the service.
     pub name: String,
-    /// Domain of names without one, and of the API's domain `public`; in lower case.
+    /// Domain assumed for names without one, and domain that the API calls `public`; in lower case.
     pub domain: String,
     /// Address of the SMTP server as shown to people (`127.0.0.1:1025`).
     pub smtp: Option<String>,
-    /// Time that mail is kept, as shown to people.
+    /// Time for which mail is kept, as shown to people.
     pub kept: Duration,
     /// Token that gives access to more than one inbox at a time. Without a token only this machine has
     /// access.
@@ -38,7 +38,7 @@ pub struct Config {
     /// Contact for reports of abuse: an address or a URL.
     pub abuse: Option<String>,
     /// Maximum number of open connections. When it is reached, idle ones are closed first, and if none is
-    /// idle, a new one waits in the kernel's queue. One address may have at most a sixteenth of them.
+    /// idle, a new one waits in the kernel's queue. One address may open at most a sixteenth of them.
     pub connections_max: usize,
     /// Memory budget for clients, shared by all servers of the process; `None`: each limit applies by itself.
     pub client_budget: Option<Arc<ClientBudget>>,
@@ -48,8 +48,8 @@ pub struct Config {
     pub readers: Vec<Network>,
     /// Location of the search index; `None`: searches open the mails themselves.
     pub index: Option<IndexLocation>,
-    /// Total memory for requests: bodies, mails read for a response, and responses until they are taken. One
-    /// address may use half of it; requests beyond that get 503.
+    /// Total memory for requests: bodies, mails read for a response, and responses until their clients have
+    /// received them. One address may use half of it; requests beyond that get 503.
     pub http_bytes_max: u64,
     /// Proxies that are trusted to name the client (`X-Forwarded-For`, `Forwarded`). Any other peer is the
     /// client itself.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use engine::{bounded::Bounds, share::ClientBudget};
 pub(crate) use httpd::Peer;
 
-/// One address may have 1/`ADDRESS_SHARE` of the connections, but at least `ADDRESS_MIN`, as many as a
+/// One address may open 1/`ADDRESS_SHARE` of the connections, but at least `ADDRESS_MIN`, as many as a
 /// browser opens.
 const ADDRESS_SHARE: usize = 16;
 const ADDRESS_MIN: usize = 16;

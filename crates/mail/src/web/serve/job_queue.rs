@@ -100,7 +100,8 @@ impl JobQueue {
         granted.await.map_err(|_| Fault::Broken)
     }
 
-    /// Returns whether a client may start a job. If several jobs may run, one is left to other clients.
+    /// Returns whether a client may start a job. If several jobs may run at the same time, one slot is left
+    /// to other clients.
     fn has_room(&self, state: &State, client: Client) -> bool {
         let own = state.running.get(&client).copied().unwrap_or(0);
         state.running_in_all < self.running_max && own < (self.running_max - 1).max(1)

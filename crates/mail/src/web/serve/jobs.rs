@@ -46,8 +46,8 @@ fn permits(bytes: usize) -> u32 {
     u32::try_from((bytes / PERMIT_BYTES).clamp(1, PARSING_PERMITS)).unwrap_or(u32::MAX)
 }
 
-/// Mails up to this age are always candidates, up to this number: the event of a mail reaches the index some
-/// milliseconds after the mail can be read.
+/// Mails up to this age are always candidates, up to a maximum number: the event of a mail reaches the index
+/// some milliseconds after the mail can be read.
 const FRESH_MS: u64 = 5_000;
 const FRESH_MAX: usize = 500;
 
@@ -66,8 +66,8 @@ impl Deref for ChargedMail {
 }
 
 impl<M: Mailboxes> App<M> {
-    /// Reads a mail if it exists within the scope. The scope is checked against the mail itself, whatever the
-    /// source of the ID.
+    /// Reads a mail if it exists within the scope. The scope is checked against the mail itself, wherever the
+    /// ID came from.
     pub(crate) async fn mail_in(
         &self,
         client: Client,
@@ -101,7 +101,8 @@ impl<M: Mailboxes> App<M> {
         self.large(client, mail.raw.len(), move |until| work(&mail, until)).await
     }
 
-    /// Runs work over this many bytes: on this thread if there are few, otherwise on a helper with a permit.
+    /// Runs work that reads this many bytes: on this thread if there are few, otherwise on a helper thread
+    /// with a permit.
     pub(crate) async fn large<T: Send + 'static>(
         &self,
         client: Client,
@@ -229,7 +230,7 @@ impl<M: Mailboxes> SearchBackend for ClientSearch<'_, M> {
         let parsing = Arc::clone(&self.app.searching).acquire_many_owned(permits(largest));
         let parsing = parsing.await.map_err(|_| Fault::Broken)?;
         let query = query.clone();
-        // Each mail has its own limit, so that a hostile one does not hide the others.
+        // Each mail has its own limit, so that a hostile mail does not keep the others from being found.
         let untils: Vec<StepLimit> = bunch.iter().map(|_| self.app.until(&asking)).collect();
         let judging = self.app.behind.spawn(move || {
             let begun_ns = clock::thread_cpu_ns();

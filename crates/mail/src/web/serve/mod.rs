@@ -1,4 +1,4 @@
-//! Serving of pages and APIs: access, memory budget, threads.
+//! Serves pages and APIs: access, memory budget, threads.
 
 pub(crate) mod access;
 pub(crate) mod answer;

@@ -65,8 +65,8 @@ impl Scope {
     }
 }
 
-/// Scope of a request: the `{address}` in its path, or all mail without one. Requests that may not see it are
-/// refused.
+/// Scope of a request: the `{address}` in its path, or all mail if the path has none. Requests without access
+/// to the scope are refused.
 pub(crate) struct RequestScope(pub(crate) Scope);
 
 impl<M: Mailboxes> FromRequestParts<Arc<App<M>>> for RequestScope {

@@ -1,17 +1,17 @@
-//! Detection of proxies that forward requests without adding proxy headers.
+//! Detects proxies that forward requests without adding proxy headers.
 //!
 //! ```text
 //!  strangers ──▶ nginx, without proxy_set_header ──HTTP/1.0, Host: 127.0.0.1:8025──▶ pages: "this machine asks"
 //! ```
-//! A request of such a proxy looks like one from the proxy's own machine. Two signs reveal it:
+//! A request from such a proxy looks like one from the proxy's own machine. Two signs reveal it:
 //! - HTTP/1.0 from this machine, which nginx uses for origins up to 1.29.6;
 //! - a host name from the browser that differs from the request's `Host`: in `Origin` or `Referer` if the
 //!   browser says that the page is our own or does not say anything about it (only for this machine: elsewhere a link
 //!   from another site looks the same), and in `x-page-host`, which the script of our own pages sends.
 //!
-//! A noticed address loses its own rights until the process ends: all mail together then needs a token, or a
-//! trusted proxy that names a reader. *Bound:* [`OTHERS_MAX`] addresses in addition to this machine; beyond
-//! the bound, no address counts as a reader unless it comes through a trusted proxy.
+//! The address of a detected proxy loses its special access until the process ends: access to all mail then
+//! needs a token, or a trusted proxy that names a reader. *Bound:* [`OTHERS_MAX`] addresses in addition to
+//! this machine; beyond the bound, no address counts as a reader unless it comes through a trusted proxy.
 
 use std::{
     collections::BTreeSet,
@@ -30,7 +30,7 @@ use super::client::Client;
 const OTHERS_MAX: usize = 256;
 /// Maximum number of bytes of a host name that a sign shows.
 const HOST_BYTES_MAX: usize = 100;
-/// Header of our pages' script: the host in the browser's address bar.
+/// Header sent by our pages' script: the host in the browser's address bar.
 const PAGE_HOST: HeaderName = HeaderName::from_static("x-page-host");
 
 #[expect(clippy::disallowed_types, reason = "beside the loops: taken for who may see all mail")]
@@ -39,7 +39,7 @@ type Lock<T> = std::sync::Mutex<T>;
 /// Sign that revealed a proxy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ProxySign {
-    /// The request came from this machine in HTTP/1.0.
+    /// The request came from this machine over HTTP/1.0.
     Http10,
     /// The browser opened the page at the host `named`, but the request names `host`.
     OtherHost { named: String, host: String },
@@ -90,7 +90,7 @@ fn host_of(url: &str) -> Option<String> {
     uri.host().map(|host| host.strip_suffix('.').unwrap_or(host).to_owned())
 }
 
-/// The noticed proxies.
+/// The detected proxies.
 #[derive(Debug, Default)]
 pub(crate) struct SilentProxies {
     here: AtomicBool,

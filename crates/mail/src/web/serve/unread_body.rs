@@ -1,10 +1,10 @@
-//! Rest of a request's body when the response is already known.
+//! The unread rest of a request's body, once the response is known.
 //!
 //! A handler that refuses a request does not read its body. If the rest has not arrived by then, hyper closes
 //! the connection after the response without notice, and a client that reuses the connection loses its next
 //! request. The rest is therefore read and discarded before the response is sent. This also prevents a reset
-//! of the connection while the client is still writing and has not read the response. A rest that is too long
-//! or too slow is left unread, and `Connection: close` informs the client.
+//! of the connection while the client is still writing and has not read the response. If the rest is too long
+//! or arrives too slowly, it is left unread, and `Connection: close` informs the client.
 
 use std::{
     pin::Pin,
@@ -22,13 +22,12 @@ use tokio::sync::oneshot;
 
 use crate::web::serve::config::BODY_BYTES_MAX;
 
-/// Maximum number of bytes of a body's rest that are discarded, which is as many as most handlers would have
-/// read.
+/// Maximum number of remaining bytes of a body that are discarded: as many as most handlers would have read.
 const REST_BYTES_MAX: usize = BODY_BYTES_MAX;
 /// Maximum time for discarding the rest of a body.
 const REST_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// Body of a request, lent to a handler: the rest comes back when the handler drops it.
+/// Body of a request, lent to a handler: when the handler drops it, the unread rest is returned.
 struct LentBody {
     body: Option<BodyDataStream>,
     back: Option<oneshot::Sender<BodyDataStream>>,

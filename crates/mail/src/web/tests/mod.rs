@@ -360,7 +360,7 @@ fn a_get_that_deletes_is_a_change() {
     assert_eq!(site.get("/api/v1/messages").json()["total"], 1);
 }
 
-/// A mail's frame has our origin, but a request for a picture in the mail is not the reader's intention.
+/// A mail's frame has our origin, but the reader does not intend the requests for pictures in the mail.
 #[test]
 fn a_picture_deletes_nothing() {
     let site = Site::new();

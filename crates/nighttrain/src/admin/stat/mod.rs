@@ -22,7 +22,7 @@ use crate::{
     settings::units::size_for_people,
 };
 
-/// Quantiles that are shown of each histogram; the last is the maximum.
+/// Quantiles that are shown for each histogram; the last is the maximum.
 const QUANTILES: [(f64, &str); 4] = [(0.5, "p50"), (0.99, "p99"), (0.999, "p999"), (1.0, "max")];
 
 /// Status report of a server: its counters in groups, its certificates, and the state of its cluster.
@@ -30,7 +30,7 @@ const QUANTILES: [(f64, &str); 4] = [(0.5, "p50"), (0.99, "p99"), (0.999, "p999"
 pub(crate) struct Report {
     /// Seconds since the server started.
     pub uptime_s: u64,
-    /// True while the server takes requests.
+    /// True while the server accepts requests.
     pub ready: bool,
     /// Groups in the order of [`GROUPS`]; empty groups are included.
     pub groups: Vec<Group>,
@@ -164,7 +164,8 @@ impl Report {
         table
     }
 
-    /// Returns the evidence, if any, for a proxy in front of the mail pages that does not announce itself.
+    /// Returns the evidence, if any, that a proxy in front of the mail pages does not report its clients'
+    /// addresses.
     fn silent_proxy(&self) -> Option<&'static str> {
         [
             ("mail_proxy_signs_http10", "HTTP/1.0 requests came from this machine"),
@@ -215,7 +216,7 @@ pub(crate) fn uptime_text(seconds: u64) -> String {
 }
 
 impl Number {
-    /// Formats the number with its unit and groups of three digits.
+    /// Formats the number with its unit, and its digits in groups of three.
     pub(crate) fn for_people(self) -> String {
         match self {
             Self::Count(count) => thousands(count),
@@ -259,11 +260,11 @@ fn place(family: &Family) -> (usize, &'static str, String) {
     }
 }
 
-/// Labels that name the counting core or server; their points are summed into one entry. `/metrics` keeps
-/// them apart.
+/// Labels that say which core or server did the counting; their points are summed into one entry. `/metrics`
+/// keeps them apart.
 const COUNTED_BY: [&str; 2] = ["core", "server"];
 
-/// Converts a family's points into entries. Points that differ only in the counting core or server are
+/// Converts a family's points into entries. Points that differ only in the core or server that counted are
 /// summed; other labels become part of the name.
 fn entries(family: &Family, name: &str, entries: &mut Vec<Entry>) {
     let mut kinds: Vec<(String, Vec<&Value>)> = Vec::new();

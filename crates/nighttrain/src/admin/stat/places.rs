@@ -1,4 +1,4 @@
-//! Table of the group and the short name under which each family is shown.
+//! Table that gives the group and the short name under which each metric family is shown.
 
 /// Groups, each with its heading.
 pub(crate) const GROUPS: [(&str, &str); 10] = [

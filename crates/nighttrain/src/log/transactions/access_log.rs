@@ -34,18 +34,18 @@ use crate::{
     settings::Settings,
 };
 
-/// Pauses of the thread after a pass that found records, and after an idle pass. A hundred thousand requests
-/// per second fill a ring of 4 MiB in a tenth of a second; more frequent wake-ups would cost more CPU time
-/// than the lines themselves.
+/// Pauses of the thread: after a pass that found records, and after a pass that found none. A hundred
+/// thousand requests per second fill a ring of 4 MiB in a tenth of a second; more frequent wake-ups would
+/// cost more CPU time than the lines themselves.
 const PAUSE: Duration = Duration::from_millis(20);
 const PAUSE_IDLE: Duration = Duration::from_millis(50);
 /// Pause after a failed write.
 const FAILED_PAUSE: Duration = Duration::from_secs(1);
-/// Records that are read from one ring before the next ring, and batches that are read before the file is
-/// written.
+/// Maximum number of records that are read from one ring before the next ring, and of batches that are read
+/// before the file is written.
 const BATCH: usize = 256;
 const BATCHES_MAX: usize = 64;
-/// Bytes of lines that are collected before a write.
+/// Number of bytes of lines that are collected before a write.
 const WRITE_BYTES: usize = 128 << 10;
 const _: () = assert!(WRITE_BYTES < WAITING_BYTES_MAX);
 
@@ -253,7 +253,7 @@ impl LogWriter {
         self.failed_at = None;
     }
 
-    /// Counts a failure. Logs only the first of several failures, and the recovery.
+    /// Counts a failure. Logs only the first of several consecutive failures, and the recovery.
     fn said(&mut self, outcome: io::Result<()>) {
         match outcome {
             Ok(()) => {

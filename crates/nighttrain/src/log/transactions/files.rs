@@ -12,7 +12,7 @@ use std::{
 
 use super::rules::Rotate;
 
-/// Maximum bytes of lines that wait while they cannot be written.
+/// Maximum size in bytes of the lines that wait to be written.
 pub(super) const WAITING_BYTES_MAX: usize = 1 << 20;
 
 /// A file to which lines are appended.
@@ -92,7 +92,7 @@ impl LineFile {
         1
     }
 
-    /// Returns the number of bytes that wait.
+    /// Returns the number of bytes that wait to be written.
     pub(super) fn waiting_bytes(&self) -> usize {
         self.waiting.len()
     }
@@ -229,7 +229,7 @@ mod tests {
         assert_eq!(outcome.expect_err("full").kind(), io::ErrorKind::StorageFull);
         assert_eq!(written, WriteOutcome::default());
         assert_eq!(file.waiting_bytes(), WAITING_BYTES_MAX);
-        // Reopening the file in another directory simulates that the disk has room again.
+        // Reopening the file in another directory simulates a disk that has room again.
         let directory = tempfile::tempdir().expect("a directory");
         file.path = directory.path().join("access.log");
         assert_eq!(file.reopen().expect("open"), 0);

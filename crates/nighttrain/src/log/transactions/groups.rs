@@ -1,8 +1,8 @@
 //! Groups of records: a client's request, and the fetches from origins that it caused.
 //!
 //! The client's record is written when its response ends, and each origin's record when that fetch ends, so
-//! either may arrive first. Incomplete groups wait, with a limit on their number and on the time, and are
-//! then shown incomplete.
+//! either may arrive first. An incomplete group waits for its missing records. It is shown incomplete when
+//! its time is over, or when too many groups wait.
 
 use std::{
     collections::{HashMap, VecDeque},

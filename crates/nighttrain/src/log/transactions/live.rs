@@ -34,9 +34,9 @@ use crate::{admin::client, cli::LogTask, failure::Failure, services::operation::
 const PAUSE: Duration = Duration::from_millis(10);
 /// Interval of lease renewals.
 const RENEW_EVERY: Duration = Duration::from_millis(500);
-/// Records that are read from one ring before the next ring.
+/// Maximum number of records that are read from one ring before the next ring.
 const BATCH: usize = 1000;
-/// Bytes that are collected before a write.
+/// Number of bytes that are collected before a write.
 const OUT_BYTES: usize = 64 << 10;
 
 /// A parsed log request.
@@ -168,7 +168,7 @@ impl LeaseThread {
         Ok(Self { is_over, lapsed_ms })
     }
 
-    /// Returns the seconds during which the lease had lapsed because this process was stopped.
+    /// Returns for how many seconds the lease had lapsed because this process was stopped.
     fn lapsed_s(&self) -> u64 {
         self.lapsed_ms.load(Ordering::Relaxed) / 1000
     }

@@ -66,7 +66,7 @@ impl FileFormat {
     }
 }
 
-/// Condition on which a file is rotated.
+/// Condition that causes a rotation of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rotate {
     /// Daily rotation, before the first line of a UTC day.

@@ -5,11 +5,11 @@
 //!       │                 └▶ purge: inboxes whose page has changed ──▶ accelerator
 //!       └──broadcast──▶ live pages, waits
 //! ```
-//! Nothing flows back: messages of the feed's clients reach neither pages nor store. *Thread:* one,
+//! Nothing flows back: messages from the feed's clients reach neither pages nor store. *Thread:* one,
 //! "announce", with a runtime of its own. *Bounds:* events wait in mail's ring; a receiver that lags loses
 //! the oldest, learns of it, and publishes that fact (`mail.missed`). Inboxes to purge wait in a set of
-//! [`PURGES_MAX`]; if a purge does not fit or was lost, the page becomes stale by itself within the second
-//! for which it is fresh. *Waiting:* no server waits for this thread, whatever the feed's clients do.
+//! [`PURGES_MAX`]; if a purge does not fit or was lost, the page becomes stale by itself, because it is fresh
+//! for only one second. *Waiting:* no server waits for this thread, whatever the feed's clients do.
 
 use std::{
     collections::HashSet,
@@ -37,9 +37,9 @@ use crate::services::accelerator::Purger;
 
 /// Maximum number of inboxes that wait for a purge.
 const PURGES_MAX: usize = 4096;
-/// Interval in which purges are collected: all arrivals in an inbox during this time cause one purge.
+/// Interval over which purges are collected: all arrivals in an inbox during this time cause one purge.
 const PURGE_EVERY: Duration = Duration::from_millis(50);
-/// Pause before a batch is retried that the feed did not accept.
+/// Pause before retrying a batch that the feed did not accept.
 const RETRY: Duration = Duration::from_millis(5);
 /// Maximum number of events that are published together.
 const BATCH: usize = 256;
@@ -117,7 +117,7 @@ impl Announcer {
     }
 }
 
-/// Publishes events until mail has ended.
+/// Publishes events until the mail service has ended.
 async fn announce(mut events: Receiver<Event>, mut publisher: Publisher, counts: &Counts) {
     let mut lost_in_feed = 0;
     loop {
@@ -161,7 +161,7 @@ async fn send(publisher: &mut Publisher, counts: &Counts) {
     }
 }
 
-/// Purges the pages of changed inboxes until mail has ended.
+/// Purges the pages of changed inboxes until the mail service has ended.
 async fn purge(mut events: Receiver<Event>, accelerator: Arc<dyn Purger>, urls: &InboxUrls, counts: &Counts) {
     let mut every = interval(PURGE_EVERY);
     every.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -183,7 +183,7 @@ async fn purge(mut events: Receiver<Event>, accelerator: Arc<dyn Purger>, urls: 
         let inbox = match received {
             Ok(Event::Arrived(summary)) => summary.inbox.clone(),
             Ok(Event::Deleted { inbox, .. }) => inbox,
-            // Pages over all inboxes are not stored.
+            // Pages that list the mail of all inboxes are not stored.
             Ok(Event::Over { .. }) => continue,
             Ok(Event::Missed) | Err(RecvError::Lagged(_)) => {
                 counts.purges_dropped.fetch_add(1, Relaxed);

@@ -6,10 +6,10 @@
 //!                     │             └──▶ purge of the pages that have changed
 //!  browsers ─HTTP─▶ accelerator ─HTTP─▶ pages
 //! ```
-//! Pages, waits and purges follow mail's own events; the feed is only an outlet, and no client may publish on
-//! mail's subjects ([`keep_for_mail`]). The loops of the three servers share nothing but the cores. One admin
-//! port shows them all. They stop in the order in which data flows: first no new mail, then the pages, the
-//! accelerator, and the feed last.
+//! Pages, waits and purges are driven by mail's own events; the feed only publishes them, and no client may
+//! publish on mail's subjects ([`keep_for_mail`]). The loops of the three servers share nothing but the
+//! cores. One admin port serves all three. They stop in the order in which data flows: first no new mail,
+//! then the pages, the accelerator, and the feed last.
 
 mod announce;
 mod samples;

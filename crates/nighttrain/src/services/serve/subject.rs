@@ -4,9 +4,9 @@
 //! |---|---|
 //! | `mail.arrived.<domain>.<inbox>` | a mail can be read |
 //! | `mail.deleted.<domain>.<inbox>` | a mail was deleted or has expired |
-//! | `mail.missed` | some events were lost on their way here: a client that needs all of them must look again |
+//! | `mail.missed` | some events were lost on their way here: a client that needs all of them must read its inboxes again |
 //!
-//! The domain's labels are tokens of their own (`mail.arrived.example.org.alice`), so that
+//! Each label of the domain is a separate token (`mail.arrived.example.org.alice`), so that
 //! `mail.arrived.example.org.>` matches a domain; the inbox is always the last token. Characters that a token
 //! cannot hold (dots of the local part, spaces, `*`, `>`) are percent-encoded, as in a URL. The message
 //! repeats the names without encoding:
@@ -45,8 +45,8 @@ enum EventPayload {
     Missed,
 }
 
-/// Returns the subject and the message of an event. `None` for the event that a mail is gone from all
-/// inboxes: each inbox has an event of its own.
+/// Returns the subject and the message of an event. `None` for the event that reports a mail as gone from all
+/// inboxes, because each inbox has an event of its own.
 pub(crate) fn announcement(event: &Event) -> Option<(String, Vec<u8>)> {
     Some((subject(event)?, message(event)?))
 }

@@ -11,7 +11,7 @@
 //! | | |
 //! |---|---|
 //! | SIGHUP | the configuration is read again; every service checks it, then each applies it; settings that need a restart are logged |
-//! | SIGTERM, SIGINT, SIGQUIT, a loop that failed | the services drain in the order in which data flows, each within its time whatever hangs (`stop`); a second signal ends the process |
+//! | SIGTERM, SIGINT, SIGQUIT, a loop that failed | the services drain in the order in which data flows, each within its time limit, even if another one hangs (`stop`); a second signal ends the process |
 //! | SIGUSR1 | the log and the access log are reopened after they were moved away |
 //! | SIGUSR2 | lame duck mode if the service has one; else it is logged |
 
@@ -41,7 +41,7 @@ use crate::{
     settings::{Section, Setting, Settings},
 };
 
-/// Interval in which services print their remarks and dropped log lines are reported.
+/// Interval at which services print their remarks and dropped log lines are reported.
 const REMARK_EVERY: Duration = Duration::from_secs(10);
 
 /// Closure that makes a service apply a configuration. It returns a remark for the log, or an error.
@@ -49,7 +49,7 @@ pub(crate) type ConfigApply<'a> = Box<dyn FnOnce() -> Result<Option<String>, Str
 
 /// A server as the program runs it.
 pub(crate) trait Service: OperatorView {
-    /// Returns the announcement of the start: every bound address, one per line, and any further lines.
+    /// Returns the startup announcement: every bound address, one per line, and any further lines.
     fn announcement(&self) -> String;
 
     /// Returns the section of the configuration file that belongs to the service.
@@ -96,7 +96,7 @@ pub(crate) trait Service: OperatorView {
     /// Returns the service's position in the order of data flow: services with a lower stage drain first.
     fn stage(&self) -> u8;
 
-    /// Returns the log messages of a stop; `at_most` is the drain time.
+    /// Returns the log messages for a stop; `at_most` is the drain time.
     fn words(&self, at_most: Duration) -> StopMessages;
 }
 
@@ -106,7 +106,7 @@ pub(crate) struct StopMessages {
     pub stopping: String,
     /// Message if everything under way has ended.
     pub whole: &'static str,
-    /// Message if the time was up before.
+    /// Message if the drain time ran out first.
     pub cut: &'static str,
 }
 
@@ -240,7 +240,7 @@ fn words(services: &[Arc<dyn Service>], times: &[Duration]) -> StopMessages {
     }
 }
 
-/// Describes a reload that broke off after the sections in `followed` had changed.
+/// Describes a reload that failed after the sections in `followed` had already changed.
 fn not_reloaded(followed: &[Section]) -> String {
     if followed.is_empty() {
         return "configuration unchanged".to_owned();
@@ -261,8 +261,8 @@ fn reload(operation: &mut RunningCommand, services: &[Arc<dyn Service>]) {
         return;
     };
     let (mut remarks, mut followed) = (Vec::new(), Vec::new());
-    // Services apply the configuration in reverse order: the feed may still find its files wrong, while the
-    // others have already read everything that they need.
+    // Services apply the configuration in reverse order: the feed may still find faults in its files, while
+    // the others have already read everything that they need.
     for (service, follow) in services.iter().zip(follows).rev() {
         match follow() {
             Ok(remark) => remarks.extend(remark),

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!  SIGTERM ─▶ mail ─▶ cache ─▶ feed ─▶ the rest of the process
-//!             │       │        └ each on a thread: its drain time, and DRAIN_GRACE for what follows the cut of its loops
+//!             │       │        └ each on a thread: its drain time, and DRAIN_GRACE for the work after its loops are cut off
 //!             │       └ a service that hangs is left behind, and the next one drains
-//!             └───────── Limit: the sum of these and END_TIME_MAX, then the process ends as it is
+//!             └───────── Limit: the sum of these and END_TIME_MAX, then the process exits at once
 //! ```
 
 use std::{

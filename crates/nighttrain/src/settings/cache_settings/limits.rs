@@ -12,7 +12,7 @@ use crate::settings::{
 /// Heading of limits in `--help`; `-h` omits them.
 pub(crate) const LIMITS: &str = "Limits on clients and origin";
 
-/// A limit that is a number.
+/// Returns the row of a limit that is a number.
 const fn row(key: &'static str, help: &'static str, access: ValueAccess) -> Setting {
     Setting {
         key,

@@ -25,7 +25,7 @@ const OF_HUBS: [(&str, ValueShape); 10] = [
 ];
 
 impl FileReader<'_> {
-    /// Reads the hubs from `[feed]`; returns false for any other name.
+    /// Reads the hubs from the key `leaf-remote` of `[feed]`; returns false for any other key.
     pub(super) fn has_read_hubs(&mut self, name: &str, value: Value<'_, '_>) -> bool {
         if name != "leaf-remote" {
             return false;

@@ -15,13 +15,13 @@ use crate::{
     settings::{SETTINGS, Section, ValueShape, by_key, in_section},
 };
 
-/// Maximum size of a configuration file; a larger file is refused as the wrong one.
+/// Maximum size of a configuration file; a larger file is refused, because it is probably not the right file.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Maximum edit distance between an unknown key and a suggested one.
 const SUGGESTION_EDITS_MAX: usize = 3;
 
-/// A value of the file with its place.
+/// A value in the file, with its location.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct FileValue {
     /// Position in [`SETTINGS`].
@@ -67,7 +67,7 @@ pub(crate) fn values(name: &str, text: &str) -> (Vec<FileValue>, FileSites, Vec<
 struct FileReader<'t> {
     name: &'t str,
     text: &'t str,
-    /// Values, each with the byte of the file at which it starts.
+    /// Values, each with the byte offset in the file at which it starts.
     values: Vec<(usize, FileValue)>,
     sites: FileSites,
     faults: Vec<(usize, Fault)>,
@@ -124,7 +124,7 @@ impl FileReader<'_> {
         self.faults.push((span.start, Fault { place, message }));
     }
 
-    /// Returns `FILE:LINE:COLUMN` of a byte; lines and columns count from 1, columns in characters.
+    /// Returns `FILE:LINE:COLUMN` for a byte offset; lines and columns count from 1, columns in characters.
     fn place(&self, byte: usize) -> String {
         let before = self.text.get(..byte).unwrap_or(self.text);
         let line = before.matches('\n').count() + 1;

@@ -39,7 +39,7 @@ const OF_PATHS: [(&str, ValueShape); 5] = [
 pub(super) type Value<'v, 't> = &'v Spanned<DeValue<'t>>;
 
 impl FileReader<'_> {
-    /// Reads sites or rules for paths from `[cache]`; returns false for any other name.
+    /// Reads sites or rules for paths from a key of `[cache]`; returns false for any other key.
     pub(super) fn has_read_sites(&mut self, name: &str, value: Value<'_, '_>) -> bool {
         match name {
             "site" => self.sites(value),
@@ -168,7 +168,7 @@ impl FileReader<'_> {
         hosts
     }
 
-    /// Reads the rules for paths, in their order.
+    /// Reads the rules for paths, in the order of the file.
     fn paths(&mut self, value: Value<'_, '_>, heading: &str) -> Option<Vec<PathRule>> {
         let tables = self.tables(value, heading);
         if let Some((_, span)) = tables.get(PATHS_MAX) {

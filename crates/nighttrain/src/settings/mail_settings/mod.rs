@@ -36,7 +36,7 @@ use crate::{
 pub(crate) const MAIL_ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9182);
 /// Name of the store's file in the state directory.
 const STORE_FILE: &str = "mail.store";
-/// Maximum size of the ban list; a larger file is refused as the wrong one.
+/// Maximum size of the ban list; a larger file is refused, because it is probably not the right file.
 const LISTS_BYTES_MAX: u64 = 16 << 20;
 
 /// The mail service's settings.
@@ -154,7 +154,7 @@ impl MailSettings {
         Lists::parse(&text).map_err(|error| fault(&place, error.to_string()))
     }
 
-    /// Returns whether the pages are served by https.
+    /// Returns whether the pages are served over HTTPS.
     pub(crate) fn has_pages_under_tls(&self) -> bool {
         self.http_tls
     }
@@ -164,7 +164,7 @@ impl MailSettings {
         self.token_file.is_some()
     }
 
-    /// Describes who may see the mail of all inboxes, for the announcement of the start.
+    /// Describes who may see the mail of all inboxes, for the startup announcement.
     pub(crate) fn all_mail(&self) -> &'static str {
         match (self.asks_for_token(), self.mail_readers.is_empty()) {
             (true, true) => "all mail is visible with the token",
@@ -178,7 +178,7 @@ impl MailSettings {
         }
     }
 
-    /// Builds the configuration of pages and APIs. `shown` is the certificate for clients that connect by
+    /// Builds the configuration of pages and APIs. `shown` is the certificate for clients that connect over
     /// TLS.
     ///
     /// # Errors

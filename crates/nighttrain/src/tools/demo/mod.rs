@@ -4,7 +4,7 @@
 //! visitor ──▶ accelerator (pinned loops) ──miss──▶ this site: one thread, 200 ms per answer
 //! ```
 //! The site runs on a thread and a runtime of its own, so that it shares nothing with the accelerator but the
-//! loopback interface: visitors gain as much here as in front of any slow server. The program creates all
+//! loopback interface: an accelerator speeds it up as much as any other slow server. The program creates all
 //! content at the start ([`pages`], [`pictures`]).
 
 mod pages;
@@ -34,7 +34,7 @@ use futures_util::{StreamExt, stream};
 
 use self::pages::Page;
 
-/// Time of each answer, as for a page that queries a database a few times.
+/// Delay of each answer, like that of a page that queries a database a few times.
 pub(crate) const ANSWER_TIME: Duration = Duration::from_millis(200);
 
 /// Pause between two pieces of the streamed page.
@@ -124,7 +124,7 @@ impl PreparedPage {
         (fields, kind, self.page.body.clone()).into_response()
     }
 
-    /// Returns whether the client's copy is current. If-None-Match decides alone if it is present (RFC 9110
+    /// Returns whether the client's copy is current. If If-None-Match is present, it alone decides (RFC 9110
     /// §13.2.2).
     fn is_held_by(&self, request: &HeaderMap) -> bool {
         let text = |name| request.get(name).and_then(|value: &HeaderValue| value.to_str().ok());

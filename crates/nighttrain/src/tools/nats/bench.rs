@@ -185,7 +185,7 @@ pub(crate) fn start(plan: Plan) -> Result<BenchRun, ClientError> {
 }
 
 impl BenchRun {
-    /// Returns the messages published and the messages received so far, each with the final number.
+    /// Returns the messages published and the messages received so far, each with its final total.
     pub(crate) fn progress(&self) -> [(u64, u64); 2] {
         let plan = &self.shared.plan;
         let received = self.shared.progress.iter().map(|arrived| arrived.load(Ordering::Relaxed)).sum();

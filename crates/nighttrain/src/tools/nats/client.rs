@@ -31,7 +31,7 @@ const BUFFER_BYTES_MAX: usize = 80 << 20;
 /// Time limit for each of connecting, a handshake, and a confirmation.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// Error of a connection to a NATS server.
+/// Error on a connection to a NATS server.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ClientError {
     /// The connection cannot be established.

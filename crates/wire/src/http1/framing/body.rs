@@ -263,7 +263,7 @@ impl BodyDecoder {
         }
     }
 
-    /// Accounts for `n` bytes of payload that the caller received by itself.
+    /// Accounts for `n` bytes of payload that the caller received directly, without [`decode`](Self::decode).
     ///
     /// # Panics
     /// Panics if `n` exceeds [`raw_max`](Self::raw_max): the caller took bytes of the next message.

@@ -102,7 +102,7 @@ impl RequestKind {
 /// Determines how a response's body ends (RFC 9112 §6.3).
 ///
 /// Returns [`Framing::None`] for interim responses (1xx), 204, 304, answers to HEAD, and a 2xx to CONNECT
-/// (the bytes after it are not HTTP). Their headers must follow the rules all the same, because they are
+/// (the bytes after it are not HTTP). Their headers must nevertheless follow the rules, because they are
 /// forwarded.
 ///
 /// # Errors
@@ -120,7 +120,7 @@ pub fn response_framing(head: &ResponseHead<'_, '_>, answered: RequestKind) -> R
         announced => announced?,
     };
     let bodiless = match (head.status, answered) {
-        // A 204 ends at its head, whatever its headers announce (RFC 9112 §6.3); see [`announces_in_vain`].
+        // A 204 ends with its head, whatever its headers announce (RFC 9112 §6.3); see [`announces_in_vain`].
         (204, _) => true,
         (..200, _) | (200..300, RequestKind::Connect) => {
             if !matches!(announced, None | Some(Framing::Length(0))) {

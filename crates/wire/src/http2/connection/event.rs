@@ -10,7 +10,7 @@ use super::{
     limits::Limit,
 };
 
-/// Result of one received frame. [`Connection::reply`](super::Connection::reply) writes the frames that must
+/// Result of receiving one frame. [`Connection::reply`](super::Connection::reply) writes the frames that must
 /// answer it.
 #[derive(Debug, Clone, Copy)]
 pub enum Event<'b, 's> {
@@ -58,7 +58,8 @@ pub enum Event<'b, 's> {
         /// Error code that the client sent.
         code: ErrorCode,
     },
-    /// The client broke a rule on a stream; the stream is removed, and the client must be sent an RST_STREAM.
+    /// The client broke a rule on a stream; the stream is removed, and an RST_STREAM must be sent to the
+    /// client.
     Broken {
         /// Identifier of the stream.
         stream: u32,
@@ -117,7 +118,7 @@ pub enum StreamFault {
 pub struct ConnectionError {
     /// Error code to send to the client.
     pub code: ErrorCode,
-    /// Reason for the connection's end.
+    /// Reason why the connection ends.
     pub why: ConnectionFault,
 }
 

@@ -1,9 +1,9 @@
 //! Limits on the memory and the cost that one client may cause. Each bound has a name, which the connection's
 //! error carries ([`Limit`]), so that counters can tell the reasons apart.
 //!
-//! Frames that cost us more than the client are paid from a credit that refills over time. Where a frame is a
-//! normal part of an exchange (a WINDOW_UPDATE after content was sent, a reset after many responses), the
-//! exchange itself adds credit, so that a busy client is not taken for a hostile one.
+//! Frames that cost us more than they cost the client are charged to a credit that refills over time. Where a
+//! frame is a normal part of an exchange (a WINDOW_UPDATE after content was sent, a reset after many
+//! responses), the exchange itself adds credit, so that a busy client is not taken for a hostile one.
 
 /// Rate at which a kind of frame is allowed: a credit that refills over time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,8 +33,8 @@ pub struct Limits {
     pub continuations_max: u32,
     /// Maximum number of settings in one frame: [`Limit::Settings`].
     pub settings_max: usize,
-    /// Longest time in which a response may wait for a window while fewer than `progress_bytes_min` bytes are
-    /// sent: [`Connection::stalled`](super::Connection::stalled).
+    /// Longest time for which a response may wait for a window while fewer than `progress_bytes_min` bytes
+    /// are sent: [`Connection::stalled`](super::Connection::stalled).
     pub stall_ms_max: u32,
     /// Number of bytes that a response must send within `stall_ms_max` not to count as stalled; at least 1.
     pub progress_bytes_min: u32,
@@ -53,8 +53,8 @@ pub struct Limits {
     pub pings: Rate,
     /// Rate of PRIORITY and PRIORITY_UPDATE frames; each request adds credit for one: [`Limit::Priorities`].
     pub priorities: Rate,
-    /// Rate of DATA frames that neither end a stream nor hold [`SMALL_BYTES`]; a larger frame adds credit for
-    /// one: [`Limit::SmallFrames`].
+    /// Rate of DATA frames that neither end a stream nor hold at least [`SMALL_BYTES`]; a larger frame adds
+    /// credit for one: [`Limit::SmallFrames`].
     pub small_frames: Rate,
     /// Rate of frames without effect: unknown types, content for streams that are gone:
     /// [`Limit::UselessFrames`].
@@ -156,7 +156,7 @@ limit_names! {
     TinyWindows "tiny_windows",
 }
 
-/// Cost of one frame in thousandths, so that a credit can be refilled each millisecond.
+/// Cost of one frame, in thousandths, so that a credit can be refilled each millisecond.
 const FRAME: u32 = 1000;
 
 /// Remaining credit of a [`Rate`].
@@ -173,7 +173,7 @@ impl Credit {
         Self { thousandths: rate.burst.saturating_mul(FRAME), at_ms: now_ms as u32 }
     }
 
-    /// Deducts the price of a frame. Returns whether the credit sufficed.
+    /// Deducts the cost of a frame. Returns whether the credit was sufficient.
     #[inline]
     pub(super) fn take(&mut self, rate: Rate, now_ms: u64) -> bool {
         let elapsed_ms = (now_ms as u32).wrapping_sub(self.at_ms);

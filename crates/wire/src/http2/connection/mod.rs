@@ -8,7 +8,7 @@
 //!      idle ───────────────────────────▶ open ───────────────────▶ half-closed (remote)
 //!       │ beyond streams_max              │ RST_STREAM, a fault      │ our END_STREAM, RST_STREAM
 //!       ▼                                 ▼                          ▼
-//!      closed: only its number is remembered, for the last 128 whether we reset it
+//!      closed: for the last 128 numbers we remember whether the stream was opened and whether we reset it
 //! ```
 //!
 //! Memory of a connection: this struct (about 600 bytes), the decoder's table (4.8 KiB), 48 bytes for each
@@ -36,7 +36,7 @@ use super::{
     priority::Priority,
 };
 
-/// A field block that has begun and not ended: only its CONTINUATION may follow.
+/// A field block that has begun but not ended: only its CONTINUATION frames may follow.
 #[derive(Debug)]
 struct OpenBlock {
     stream: u32,
@@ -45,7 +45,7 @@ struct OpenBlock {
     bytes: Vec<u8>,
 }
 
-/// Stage of the connection's start (RFC 9113 §3.4).
+/// Stage of the connection's setup (RFC 9113 §3.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Preface,
@@ -131,7 +131,8 @@ pub struct Connection {
     settings_sent_ms: Option<u64>,
     /// The last PRIORITY_UPDATE that arrived before its stream (RFC 9218 §7.1 lets us bound their number).
     early_priority: Option<(u32, Priority)>,
-    /// Number of DATA frames sent so far, by which incremental streams of equal urgency take turns.
+    /// Number of DATA frames sent so far; it decides which of several incremental streams of equal urgency
+    /// sends next.
     turn: u32,
 }
 
@@ -191,7 +192,7 @@ impl Connection {
         self.streams.len()
     }
 
-    /// Returns whether a field block has begun and not ended: only its CONTINUATION may follow.
+    /// Returns whether a field block has begun but not ended: only its CONTINUATION frames may follow.
     pub fn is_in_field_block(&self) -> bool {
         self.open_block.is_some()
     }

@@ -164,8 +164,8 @@ impl Connection {
         }
     }
 
-    /// Handles a complete field block. It is decoded in any state of its stream, since the decoder's table
-    /// would otherwise differ from the client's.
+    /// Handles a complete field block. It is decoded whatever the state of its stream, since the decoder's
+    /// table would otherwise differ from the client's.
     #[inline]
     fn field_block<'b, 's>(
         &mut self,
@@ -340,8 +340,8 @@ impl Connection {
         Ok(Event::Data { stream, payload, end: end_stream })
     }
 
-    /// Handles content for a stream that is not open. It consumes the connection's window and is credited
-    /// back at once.
+    /// Handles content for a stream that is not open. The content consumes the connection's window, and is
+    /// credited back at once.
     fn late_data<'b, 's>(
         &mut self,
         stream: u32,
@@ -361,7 +361,7 @@ impl Connection {
         }
     }
 
-    /// Returns whether a stream is above the last one that a shutdown still serves.
+    /// Returns whether a stream's number is above that of the last stream still served during the shutdown.
     fn is_passed_over(&self, stream: u32) -> bool {
         stream % 2 == 1 && matches!(self.drain, Drain::After(last) if stream > last)
     }

@@ -116,7 +116,7 @@ impl Connection {
     /// what [`Self::sendable`] returned.
     ///
     /// # Panics
-    /// Panics in the cases of [`Self::sends_data`].
+    /// Panics in the same cases as [`Self::sends_data`].
     #[inline]
     pub fn data_header(&mut self, stream: u32, bytes: usize, end_stream: bool) -> [u8; HEADER_BYTES] {
         self.sends_data(stream, bytes, end_stream);
@@ -136,7 +136,7 @@ impl Connection {
         assert!(open.is_some(), "what is sent is on a stream that is open");
         if let Some(open) = open {
             let window = i64::from(open.send_window.min(self.send_window));
-            // Windows may be negative; an empty frame consumes none of them (RFC 9113 §6.9.1).
+            // Windows may be negative; an empty frame consumes nothing from them (RFC 9113 §6.9.1).
             assert!(bytes == 0 || bytes as i64 <= window, "what is sent is within the windows");
             open.send_window -= bytes as i32;
             open.turn = turn;
@@ -185,8 +185,8 @@ impl Connection {
     }
 
     /// Appends a GOAWAY announcing that the connection will end: once the client has seen it, it opens no
-    /// more streams; streams opened before that are served (RFC 9113 §6.8). [`Self::drain`] follows a round
-    /// trip later.
+    /// more streams; streams opened before that are served (RFC 9113 §6.8). The caller calls [`Self::drain`]
+    /// one round trip later.
     pub fn announce_drain(&mut self, out: &mut Vec<u8>) {
         if self.drain == Drain::No {
             self.drain = Drain::Announced;

@@ -19,11 +19,11 @@ pub(super) struct Stream {
     pub(super) receive_window: i32,
     /// Number of content bytes consumed and not yet returned to the stream's window.
     pub(super) owed: u32,
-    /// Number of bytes that Content-Length promises and that have not arrived; or [`UNTOLD`].
+    /// Number of bytes promised by Content-Length that have not arrived yet; [`UNTOLD`] if it is unknown.
     pub(super) content_left: u64,
     /// State of the wait for `send_window`.
     pub(super) wait: Wait,
-    /// Time of the stream's last DATA frame, counted in frames of the connection.
+    /// Value of the connection's DATA frame counter when this stream last sent a DATA frame.
     pub(super) turn: u32,
     pub(super) priority: Priority,
     /// True while the client may still send; `is_local_open` is true while we may.
@@ -50,7 +50,7 @@ pub(super) struct Streams {
 pub(super) enum AbsentStream {
     /// The stream was never opened, and may still be opened.
     Idle,
-    /// The stream's number was skipped, so it may not be opened any more.
+    /// The stream's number was skipped, so it may no longer be opened.
     Skipped,
     /// We reset the stream: frames for it may still arrive.
     Reset,

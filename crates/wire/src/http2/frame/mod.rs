@@ -191,7 +191,7 @@ pub enum Frame<'b> {
     GoAway {
         /// Number of the last stream that the frame's sender may have processed.
         last_stream: u32,
-        /// Error code of the connection's end.
+        /// Error code with which the connection ends.
         code: ErrorCode,
         /// Additional debug data.
         debug: &'b [u8],

@@ -1,4 +1,4 @@
-//! HPACK decoder: field blocks to fields (RFC 7541 §3 and §6).
+//! HPACK decoder: turns field blocks into fields (RFC 7541 §3 and §6).
 
 use super::{
     huffman::{self, Failure},
@@ -11,8 +11,8 @@ use super::{
 /// the final size (RFC 7541 §4.2).
 pub const TABLE_SIZE_UPDATES_MAX: usize = 2;
 
-/// Error of a field block that cannot be decoded. Afterwards the table differs from the peer's, so the
-/// connection ends.
+/// Error for a field block that cannot be decoded. The table then differs from the peer's, so the connection
+/// ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// The block ends within a field.
@@ -53,7 +53,7 @@ impl Decoder {
         Self { table: DynamicTable::new() }
     }
 
-    /// Returns the size of the table's entries (RFC 7541 §4.1).
+    /// Returns the total size of the table's entries (RFC 7541 §4.1).
     pub fn table_bytes(&self) -> usize {
         self.table.bytes()
     }

@@ -1,12 +1,12 @@
-//! HPACK encoder: fields to a field block (RFC 7541 §6), without the dynamic table. A block that is encoded
-//! once may be sent to any client, any number of times, and a connection needs no encoder state.
+//! HPACK encoder: turns fields into a field block (RFC 7541 §6), without the dynamic table. A block that is
+//! encoded once may be sent to any client, any number of times, and a connection needs no encoder state.
 
 use super::{huffman, static_table};
 
 /// Encoding of strings: plain or Huffman-coded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Strings {
-    /// Strings without Huffman coding, which costs least.
+    /// Strings without Huffman coding: the cheapest to encode.
     Plain,
     /// Huffman-coded strings where that is shorter (by about a quarter): for blocks that are encoded once and
     /// sent often.
@@ -41,12 +41,12 @@ pub fn status(out: &mut Vec<u8>, status: u16) {
     out.push(0x80 | index);
 }
 
-/// Appends a field; its name in lower case, as HTTP/2 requires (RFC 9113 §8.2.1).
+/// Appends a field, with its name in lower case, as HTTP/2 requires (RFC 9113 §8.2.1).
 pub fn field(out: &mut Vec<u8>, name: &[u8], value: &[u8], strings: Strings) {
     literal(out, 0, name, value, strings);
 }
 
-/// Appends a field that no intermediary may put into a table either (RFC 7541 §7.1.3).
+/// Appends a field that no recipient or intermediary may add to a dynamic table (RFC 7541 §7.1.3).
 pub fn secret_field(out: &mut Vec<u8>, name: &[u8], value: &[u8], strings: Strings) {
     literal(out, 0x10, name, value, strings);
 }

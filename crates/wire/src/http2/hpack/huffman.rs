@@ -79,7 +79,7 @@ const CANONICAL_CODE: Canonical = {
     canonical
 };
 
-/// Table entry for twelve bits: the one or two symbols with which they begin.
+/// Table entry for a group of twelve bits: the one or two symbols whose codes come first in it.
 #[derive(Clone, Copy)]
 struct Pair {
     /// The first symbol, and the second if there is one.
@@ -173,7 +173,7 @@ impl Bits<'_> {
     }
 
     /// Returns a symbol whose code is longer than the bits looked up, and its code length; `None` if the
-    /// available bits do not hold it.
+    /// available bits do not contain a whole code.
     #[cold]
     fn long(&self) -> Option<(u16, usize)> {
         (LOOKUP_BITS + 1..=BITS_MAX.min(self.count)).find_map(|bits| {
@@ -189,7 +189,8 @@ impl Bits<'_> {
 pub(super) fn decode(source: &[u8], out: &mut [u8]) -> Result<usize, Failure> {
     let mut bits = Bits { source, at: 0, window: 0, count: 0 };
     let mut len = 0;
-    // Eight bytes at once, from which twelve bits are looked up four times: at most eight symbols.
+    // Eight bytes are read at a time, and twelve bits are looked up four times: this yields at most eight
+    // symbols.
     while let (Some(word), Some(room)) =
         (source.get(bits.at..).and_then(<[u8]>::first_chunk::<8>), out[len..].first_chunk_mut::<8>())
     {
@@ -220,7 +221,7 @@ pub(super) fn decode(source: &[u8], out: &mut [u8]) -> Result<usize, Failure> {
     last(bits, out, len)
 }
 
-/// Decodes the last few bytes, or the rest where `out` has little room.
+/// Decodes the last few bytes, or all remaining bytes if `out` has little room left.
 fn last(mut bits: Bits<'_>, out: &mut [u8], mut len: usize) -> Result<usize, Failure> {
     loop {
         bits.refill();

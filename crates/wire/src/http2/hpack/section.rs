@@ -26,7 +26,7 @@ pub enum Overflow {
     Fields,
 }
 
-/// Factor by which a section may exceed its bounds before the connection ends. Up to there the client gets a
+/// Factor by which a section may exceed its bounds before the connection ends. Below that the client gets a
 /// 431 and stays connected: the whole block is decoded to keep the table in step with the peer's.
 pub const OVERRUN_MAX: usize = 4;
 
@@ -112,7 +112,7 @@ impl FieldSection {
     /// `fields_max` fields.
     ///
     /// # Panics
-    /// Panics if `list_bytes_max` is less than a table may hold, or more than 16 MiB.
+    /// Panics if `list_bytes_max` is less than the maximum size of a dynamic table, or more than 16 MiB.
     pub fn new(list_bytes_max: usize, fields_max: usize) -> Self {
         assert!((TABLE_BYTES_MAX..=1 << 24).contains(&list_bytes_max), "a section holds what a table does");
         static MEMORIES: AtomicU32 = AtomicU32::new(0);
@@ -217,8 +217,8 @@ impl FieldSection {
         (self.now.used, self.now.count) = (0, 0);
     }
 
-    /// Counts the field at the beginning of the room, and keeps it. Returns whether the section is still
-    /// within [`OVERRUN_MAX`] times its bounds.
+    /// Counts the field that was written to the beginning of `room`, and keeps it. Returns whether the
+    /// section is still within [`OVERRUN_MAX`] times its bounds.
     #[inline]
     pub(super) fn add(&mut self, name_bytes: usize, value_bytes: usize) -> bool {
         self.list_bytes += name_bytes + value_bytes + FIELD_OVERHEAD;

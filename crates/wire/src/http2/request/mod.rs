@@ -1,13 +1,13 @@
 //! Validates a field section as a request (RFC 9113 §8.1 to §8.5, RFC 8441), as strictly as this crate's
 //! HTTP/1 parser.
 //!
-//! A request over HTTP/2 is processed like one over HTTP/1: for the object's key, the policy and the request
-//! to an origin. Anything that an HTTP/1 head cannot hold, or would hold with another meaning, must be
-//! refused: in HTTP/1, CR LF in a value would start a new line, a second `host` would name another site, and
-//! a `transfer-encoding` would change where the body ends. Each name must therefore be a token, each value
-//! free of control characters, and each framing or routing field unique. [`Request::as_head`] then writes the
-//! head that [`parse_request`](crate::http1::head::parse_request) would read the same way; the client's bytes
-//! appear in it only where a client's data belongs.
+//! The object's key, the policy and the request to an origin are derived from an HTTP/2 request in the same
+//! way as from an HTTP/1 request. Anything that an HTTP/1 head cannot hold, or would hold with another
+//! meaning, must be refused: in HTTP/1, CR LF in a value would start a new line, a second `host` would name
+//! another site, and a `transfer-encoding` would change where the body ends. Each name must therefore be a
+//! token, each value free of control characters, and each framing or routing field unique.
+//! [`Request::as_head`] then writes the head that [`parse_request`](crate::http1::head::parse_request) would
+//! read the same way; the client's bytes appear in it only where a client's data belongs.
 
 mod render;
 mod trailers;

@@ -113,7 +113,7 @@ impl Request<'_> {
     }
 }
 
-/// Memory in which requests are rendered as HTTP/1 heads, one after the other; one for each loop.
+/// Memory for rendering requests as HTTP/1 heads, one after another; each loop has its own.
 #[derive(Debug, Default)]
 pub struct HeadRoom {
     bytes: Vec<u8>,
@@ -124,7 +124,7 @@ pub struct HeadRoom {
 }
 
 impl HeadRoom {
-    /// Creates empty room for heads of up to `bytes` bytes without a further allocation.
+    /// Creates an empty `HeadRoom` that can hold heads of up to `bytes` bytes without a further allocation.
     pub fn new(bytes: usize) -> Self {
         Self { bytes: Vec::with_capacity(bytes), slots: HeaderSlots::new(), of: None }
     }

@@ -29,8 +29,8 @@ impl<'s> Trailers<'s> {
         self.section.iter()
     }
 
-    /// Appends the trailers that may be forwarded (RFC 9110 §6.5.1), as whole lines of HTTP/1. Returns the
-    /// number of those dropped.
+    /// Appends the trailers that may be forwarded (RFC 9110 §6.5.1), as whole HTTP/1 lines. Returns the
+    /// number of trailers dropped.
     pub fn render(&self, out: &mut Vec<u8>) -> usize {
         let mut dropped = 0;
         for (name, value) in self.fields() {

@@ -66,18 +66,19 @@ const TURN_REQUESTS_MAX: usize = 512;
 /// Maximum number of requests per turn while clients of other addresses are active.
 const TURN_REQUESTS_SHARED: usize = 64;
 /// Maximum number of requests per turn while other addresses are active and this address has used its share
-/// of the round. A client that waits for its answers sends no more than this at once.
+/// of the event loop's round. A client that waits for its answers sends no more than this at once.
 const TURN_REQUESTS_LITTLE: usize = 2;
 /// Number of answer bytes that cost as much as one request, because the kernel copies them.
 const ANSWER_BYTES_A_REQUEST: usize = 2 * 1024;
 /// Cost, in requests, of an answer that is sent in a write of its own; small compared with sending its
 /// content.
 const ANSWER_ALONE_REQUESTS: usize = 16;
-/// Maximum bytes of one read while clients of other addresses are active; the rest may wait in the socket.
+/// Maximum number of bytes per read while clients of other addresses are active; the rest may wait in the
+/// socket.
 const READ_BYTES_SHARED: usize = 16 * 1024;
 const READ_BYTES_LITTLE: usize = 2 * 1024;
-/// Maximum bytes of answers gathered before they are written, even if more requests are waiting. This limits
-/// the scratch buffer, and the memory held for a client that does not read.
+/// Maximum number of answer bytes gathered before a write, even if more requests are waiting. This limits the
+/// scratch buffer, and the memory held for a client that does not read.
 const OUT_BYTES_MAX: usize = 64 * 1024;
 /// Maximum number of bytes read and discarded after a refusal, so that the client sees the answer and not a
 /// reset.
@@ -144,7 +145,7 @@ enum StopReason {
 struct AnswerProgress {
     /// Number of bytes that are answered.
     bytes: usize,
-    /// True if the bytes behind them have not been parsed.
+    /// True if the bytes after them have not been parsed.
     unexamined: bool,
     /// Cost of the answers, in requests.
     work: usize,
@@ -177,7 +178,7 @@ pub(crate) async fn serve(
     }
 }
 
-/// Outcome of a connection's service.
+/// Outcome of serving a connection.
 enum ServiceEnd {
     Closed,
     /// The connection continues as HTTP/2.
@@ -244,8 +245,8 @@ impl Connection {
             })
             .await;
             if !matches!(turned, TurnOutcome::Closed) {
-                // A request that arrives just as its deadline passes is still answered: the expired wait is
-                // taken back.
+                // A request that arrives just as its deadline passes is still answered: the expired deadline
+                // is cleared.
                 self.client.watch.renew();
             }
             // Bytes held for a slow client are counted for as long as they are held.
@@ -297,7 +298,7 @@ impl Connection {
         yield_to_ready().await;
         self.client.ends_at_fin = fin::ends_exchange(request);
         let mut upload = Upload::new(&mut self.client, request);
-        // Boxed, because it would make connections that are idle or have only hits larger by 2 KiB.
+        // Boxed, because it would make connections that are idle or serve only hits 2 KiB larger.
         let responding = Box::pin(respond(request, state, fwd, &mut upload));
         let response = tokio::select! {
             biased;
@@ -315,14 +316,14 @@ impl Connection {
                 open
             }
             Some(Response::Pipe(pipe)) => {
-                // Boxed, because a pipe is rare and would make every connection larger.
+                // Boxed: a pipe is rare, but unboxed it would enlarge every connection's task.
                 Box::pin(self.pipe(*pipe, draft)).await;
                 false
             }
         }
     }
 
-    /// Answers 101 and passes on bytes in both directions until one side ends.
+    /// Answers 101 and forwards bytes in both directions until one side ends.
     async fn pipe(&mut self, pipe: Pipe, mut draft: Draft) {
         let head = [&pipe.head, &b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"[..]].concat();
         draft.note_websocket(101, self.client.sent_bytes, head.len() as u64);
@@ -345,8 +346,8 @@ impl Connection {
         self.deliver(synth(None, fault), AnswerContext::NOTHING, None, draft).await;
     }
 
-    /// Sends an answer. The unread rest of the request, `upload`, meanwhile goes on to an origin that still
-    /// accepts it. If bytes of the request stay unread (`upload` is `None` if the end of the request is
+    /// Sends an answer. Meanwhile the unread rest of the request, `upload`, is forwarded to an origin that
+    /// still accepts it. If bytes of the request stay unread (`upload` is `None` if the end of the request is
     /// unknown), they would be parsed as the next request, so the connection ends once the client has had
     /// time to read the answer.
     async fn deliver(
@@ -366,8 +367,8 @@ impl Connection {
             if draft.is_some() {
                 self.drafts.push(draft);
             }
-            // The socket usually accepts everything at once. An error is ignored here, because the code that
-            // sends the rest meets it again.
+            // The socket usually accepts everything at once. An error is ignored here, because sending the
+            // rest fails with it again.
             let sent = if sending.is_done() { self.client.try_send(&[Part::Plain(out)]) } else { Ok(0) };
             (out[sent.unwrap_or(0)..].to_vec(), sending)
         });
@@ -382,7 +383,7 @@ impl Connection {
                 is_all || Box::pin(deliver::finish(&mut self.client, prefix, rest, &mut self.drafts)).await
             }
             Some(mut through) => {
-                // Boxed, because this future is rare and would make every connection larger.
+                // Boxed: this future is rare, but unboxed it would enlarge every connection's task.
                 let is_sent = Box::pin(deliver::finish(&mut through, prefix, rest, &mut self.drafts)).await;
                 is_unread = through.is_unread();
                 is_sent
@@ -390,7 +391,7 @@ impl Connection {
         };
         let open = is_sent && !close;
         if is_unread {
-            // Boxed together with its buffer, which would make every connection larger.
+            // Boxed together with its buffer, which would enlarge every connection's task.
             Box::pin(self.linger()).await;
         }
         open

@@ -38,8 +38,8 @@ use wire::{
 };
 
 impl Connection {
-    /// Reads once and answers every request that can be answered from memory, up to a turn's budget since the
-    /// connection last had to wait.
+    /// Reads once and answers every request that can be answered from memory, within one turn's budget, which
+    /// is counted from the connection's last wait.
     pub(super) fn turn(&mut self, cx: &mut Context<'_>, length: Length) -> Poll<TurnOutcome> {
         let (work_max, read_max) = match length {
             Length::Long => (TURN_REQUESTS_MAX, usize::MAX),
@@ -314,7 +314,7 @@ impl Connection {
         }
     }
 
-    /// Handles a deadline that the sweep found to have passed, or the end of the connection by a drain.
+    /// Handles a deadline that the sweep found to have passed, or a drain that ends the connection.
     fn time_is_up(&self, core: &Core) -> TurnOutcome {
         match self.client.watch.phase() {
             Phase::Head => {

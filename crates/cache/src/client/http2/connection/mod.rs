@@ -58,21 +58,21 @@ use crate::{
     request::{Request, client_ip::Peer},
 };
 
-/// Bytes of pending output at which a turn stops reading frames. This bounds the scratch, and the memory held
-/// for a client that does not read.
+/// Number of pending output bytes at which a turn stops reading frames. This bounds the scratch buffer, and
+/// the memory held for a client that does not read.
 const OUT_BYTES_MAX: usize = 128 * 1024;
-/// Frames that one connection may process in one turn, before other connections get theirs.
+/// Maximum number of frames that one connection may process per turn before other connections get a turn.
 const TURN_FRAMES_MAX: usize = 2048;
 /// Maximum number of frames per turn while clients of other addresses are active.
 const TURN_FRAMES_SHARED: usize = 128;
 /// Maximum number of frames per turn while other addresses are active and this address has used its share of
-/// the round.
+/// the event loop's round.
 const TURN_FRAMES_LITTLE: usize = 8;
 /// Interval at which a connection with open streams is checked for stalled streams.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Time for the client to read the final frames of a connection that ends.
 const LAST_WORDS_TIME_MAX: Duration = Duration::from_millis(500);
-/// Bytes from the client that are read and discarded while it reads the final frames.
+/// Maximum number of bytes from the client that are read and discarded while it reads the final frames.
 const LAST_WORDS_BYTES_MAX: usize = 64 * 1024;
 /// Buffer size for discarding up to [`LAST_WORDS_BYTES_MAX`] bytes.
 const LAST_WORDS_PIECE_BYTES: usize = 4 << 10;
@@ -142,7 +142,7 @@ pub(crate) async fn serve(
     };
     if let Some(multiplex) = leaving.leave() {
         watch.renew();
-        // Boxed, because it happens once and would make every connection larger.
+        // Boxed: this happens once, but unboxed it would enlarge every connection's task.
         Box::pin(say_goodbye(multiplex, end)).await;
     }
 }

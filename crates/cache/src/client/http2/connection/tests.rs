@@ -87,7 +87,7 @@ fn settings_ack() -> [u8; 9] {
     FrameHeader { length: 0, kind: kind::SETTINGS, flags: flag::ACK, stream: 0 }.bytes()
 }
 
-/// POST http://a/ in static fields of HPACK.
+/// `POST http://a/`, encoded with HPACK's static table.
 const HEAD: [u8; 6] = [0x83, 0x86, 0x84, 0x41, 0x01, b'a'];
 
 /// Each frame has a deadline of ten seconds. A DATA frame is also given the time that the slowest accepted

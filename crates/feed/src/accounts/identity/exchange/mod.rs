@@ -3,11 +3,12 @@
 //! ```text
 //!   account A: exports  ─┐                          streams:  a message in A ─path─▶ B's subscribers
 //!   account B: imports  ─┴─build: allowed, known, ─▶ services: a request in B ─path─▶ A, and its answer back
-//!                          no circle, no duplicate
+//!                          no cycle, no duplicate
 //! ```
-//! As in nats-server, a stream passes one import (an account that imports from B does not get A's messages
-//! through B); a service request passes any number. An error names the export or import, so that the reader
-//! of a configuration file can report the line. The code is pure: no I/O, no clock.
+//! As in nats-server, a stream's message crosses only one import: an account that imports from B does not get
+//! A's messages through B. A service request may cross any number of imports. An error names the export or
+//! import, so that the reader of a configuration file can report the line. The code is pure: no I/O, no
+//! clock.
 
 mod path;
 
@@ -17,9 +18,9 @@ pub use path::{Path, common};
 
 use super::{Account, pattern};
 
-/// Largest number of exports, or of imports, of one account.
+/// Maximum number of exports per account, and of imports per account.
 pub const AN_ACCOUNT_MAX: usize = 1024;
-/// Largest number of imports of all accounts together.
+/// Maximum number of imports in all accounts together.
 pub const IMPORTS_MAX: usize = 16 * 1024;
 /// Default time for a service to answer a request; the export may set another (nats-server's
 /// `DEFAULT_SERVICE_EXPORT_RESPONSE_THRESHOLD`).
@@ -34,7 +35,7 @@ pub struct Export {
     pub subject: String,
     /// Settings of an exported service; `None` for a stream.
     pub service: Option<ServiceExport>,
-    /// Names of the accounts that may import this; empty: every account.
+    /// Names of the accounts that may import this. An empty list allows every account.
     pub accounts: Vec<String>,
     /// Position, counted from 1, of the subject token that must be the importing account's name. The export's
     /// pattern has a wildcard at this position.
@@ -94,7 +95,7 @@ pub struct ExchangeFault {
     pub account: usize,
     /// Index of the export or import within the account.
     pub part: Part,
-    /// Description of the error, and of a correct configuration.
+    /// Describes the error and what would be valid instead.
     pub why: String,
 }
 
@@ -107,7 +108,7 @@ pub enum Part {
     Import(usize),
 }
 
-/// All stream and service imports, by the number of the importing account.
+/// All stream and service imports, keyed by the number of the importing account.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Exchange {
     accounts: HashMap<u16, Imports>,
@@ -142,7 +143,7 @@ pub struct Service {
     pub importer: u16,
     /// Number of the exporting account.
     pub exporter: u16,
-    /// Index of the export among all exports, by which a message is kept from passing one export twice.
+    /// Index of the export among all exports; prevents a message from passing through one export twice.
     pub export: usize,
     /// Pattern of the subjects in the importing account.
     pub local: String,

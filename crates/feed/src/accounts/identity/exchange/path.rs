@@ -1,9 +1,9 @@
 //! Translation of subjects between two accounts: the exporter's `a.*.>` becomes the importer's `p.a.*.>`, and
 //! the exporter's `q.*.*` becomes the importer's `x.$2.$1`.
 //!
-//! Each wildcard of one side occurs once on the other side, so a path can be used in both directions: a
-//! message's subject is translated forwards, a subscriber's pattern backwards. *Slow twin:* in the tests,
-//! translating every possible subject.
+//! Each wildcard on one side occurs once on the other side, so a path can be used in both directions: a
+//! message's subject is translated forwards, a subscriber's pattern backwards. *Slow twin:* the tests
+//! translate every possible subject one by one.
 
 use smallvec::SmallVec;
 
