@@ -367,7 +367,9 @@ fn a_flooded_server_leaves_memory_to_the_others() {
         consumer.read_line(&mut line).expect("it is told");
         assert!(line.starts_with("MSG mail."), "{line}");
     }
-    assert!(all.page("/inbox/alice@example.org").contains("while the accelerator is flooded"));
+    eventually("the inbox shows the mail", || {
+        all.page("/inbox/alice@example.org").contains("while the accelerator is flooded")
+    });
     let more = anonymous_bytes(&all).saturating_sub(before);
     // The program's own memory for the first requests of each kind is added.
     assert!(more <= CLIENT_MEMORY + (24 << 20), "{more} bytes more");

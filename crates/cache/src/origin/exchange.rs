@@ -188,7 +188,7 @@ pub(crate) struct UpgradedConnection {
 pub(crate) struct AnswerHead {
     /// Time at which the request was sent, in milliseconds since 1970.
     pub(crate) requested_ms: u64,
-    /// Parsed head of the answer; a head of HTTP/2 in HTTP/1's form.
+    /// Parsed head of the answer; an HTTP/2 head is converted to the form of HTTP/1.
     pub(crate) head: KeptResponse,
     /// Framing of the body; an HTTP/2 body of unknown length counts as chunked.
     pub(crate) framing: Framing,

@@ -142,7 +142,7 @@ mod tests {
         assert_eq!(said("[mail]\nhttp = \"[::1]:8025\"\ndomain = \"a.test\"\n"), [""; 0]);
         assert_eq!(
             said(&text.replace("[mail]\n", "[mail]\ntoken-file = \"/t\"\n")),
-            ["n.toml:4:16: mail-readers: a p"]
+            ["n.toml:4:16: mail-readers: sin"]
         );
     }
 }

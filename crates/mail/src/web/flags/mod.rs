@@ -491,7 +491,7 @@ pub(super) async fn forget_deleted<M: Mailboxes>(app: Arc<App<M>>) {
                     app.gists.forget(id);
                     app.renderings.forget(id);
                 }
-                // Entries of deletions that were missed are eventually dropped as the oldest.
+                // Entries of deletions that were missed age out of the bounded list.
                 Ok(Event::Arrived(_) | Event::Missed) | Err(RecvError::Lagged(_)) => {}
                 Err(RecvError::Closed) => return,
             }
