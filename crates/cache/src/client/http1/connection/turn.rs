@@ -40,6 +40,7 @@ use wire::{
 impl Connection {
     /// Reads once and answers every request that can be answered from memory, within one turn's budget, which
     /// is counted from the connection's last wait.
+    #[inline]
     pub(super) fn turn(&mut self, cx: &mut Context<'_>, length: Length) -> Poll<TurnOutcome> {
         let (work_max, read_max) = match length {
             Length::Long => (TURN_REQUESTS_MAX, usize::MAX),
@@ -248,6 +249,7 @@ impl Connection {
     }
 
     /// Writes the gathered answers once. If the socket does not accept all, the outcome holds the rest.
+    #[inline]
     fn write_out(&mut self, core: &Core, out: &[u8], stopped: Option<StopReason>) -> Option<TurnOutcome> {
         if let Some(StopReason::Sending(Remainder {
             rest: Rest::Pinned { mut object, from, to, ending },
@@ -299,6 +301,7 @@ impl Connection {
     }
 
     /// Keeps the beginning of a head, and sets the deadline for the rest.
+    #[inline]
     pub(super) fn wait(&mut self, core: &Core, unfinished: &[u8]) {
         let watch = &self.client.watch;
         if unfinished.is_empty() {
