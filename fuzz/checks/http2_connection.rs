@@ -46,7 +46,7 @@ const FIELDS_MAX: usize = 24;
 /// Time that passes with each frame.
 const FRAME_MS: u64 = 2;
 
-/// How the session answers requests.
+/// Answers of the session to requests.
 #[derive(Clone, Copy)]
 struct Answers {
     /// Number of frames until the answer; 0 for no answer.

@@ -93,8 +93,8 @@ impl WordPress {
         succeeds(Command::new("/usr/bin/php").args(["-d", "display_errors=stderr", "-r", &load]))
     }
 
-    /// By the form that everybody fills in once; then names for addresses, which its own check of the web server would
-    /// find out over HTTP.
+    /// Installs WordPress by its own form, then enables pretty permalinks, which WordPress itself would detect over
+    /// HTTP.
     fn install(&self, host: &str, administrator: &str) {
         let word = password(administrator);
         let form = format!(

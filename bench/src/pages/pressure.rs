@@ -24,7 +24,7 @@ struct Section {
     links: String,
     servers: String,
     remarks: Vec<String>,
-    alone: Option<Alone>,
+    alone: Option<OwnFigures>,
     starts: Option<SourcedTable>,
     libraries: Option<SourcedTable>,
     cold: Option<SourcedTable>,
@@ -32,7 +32,7 @@ struct Section {
 
 /// Results of a run without peers.
 #[derive(Debug)]
-struct Alone {
+struct OwnFigures {
     settings: String,
     links: String,
     table: String,
@@ -53,7 +53,7 @@ pub(crate) fn section(set: &RecordSet) -> Result<String, String> {
         links: kept.links(),
         servers: table(&servers(kept)),
         remarks: rows.map(|row| format!("{}: {}", name(row), row.remarks.join("; "))).collect(),
-        alone: alone.map(|alone| Alone {
+        alone: alone.map(|alone| OwnFigures {
             settings: alone
                 .record
                 .settings

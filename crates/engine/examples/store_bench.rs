@@ -1,8 +1,8 @@
-//! What the store costs on one core: metadata an object, inserts and lookups a second.
+//! Cost of the store on one core: metadata per object, inserts and lookups per second.
 //!
-//! `cargo run --release -p engine --example store_bench -- [OBJECTS] [BODY_BYTES]` (10 million of 200 bytes unless
-//! said). Metadata is what the process grew by, less the segments that are in use.
-//! Speeds are by the thread's processor time, so that a busy machine does not count (its caches do).
+//! `cargo run --release -p engine --example store_bench -- [OBJECTS] [BODY_BYTES]` (default: 10 million of
+//! 200 bytes). Metadata is the growth of the process without the segments in use. Speeds are per second of the
+//! thread's CPU time, so that other load on the machine counts only through its use of the caches.
 #![allow(clippy::expect_used, reason = "a measurement that cannot be made is to stop")]
 
 use std::hint::black_box;
@@ -14,34 +14,34 @@ use engine::{
     sys::span::WordBuffer,
 };
 
-/// The same in each run, so that runs compare.
+/// Seed of the random numbers, fixed so that runs can be compared.
 const SEED: u64 = 0x5eed;
 
-/// Requests that a batched lookup has at hand, as if they had been pipelined.
+/// Number of requests in a batched lookup, as if they had been pipelined.
 const BATCH: usize = 16;
 const KEY_BYTES: usize = 16;
-/// Header and padding of a record besides key and body, at most.
+/// Maximum size of a record's header and padding, without key and body.
 const RECORD_BYTES_BESIDE: u64 = 128;
 
-/// What a run found.
+/// Results of a run.
 pub(crate) struct Outcome {
-    /// Objects that are stored at the end.
+    /// Number of objects stored at the end.
     pub(crate) objects: u64,
-    /// Resident bytes beside segments, for each object; from the kernel.
+    /// Resident bytes per object, without segments, as the kernel reports them.
     pub(crate) metadata_bytes: f64,
-    /// The store's own account of the same: index, expiry queue, ghosts.
+    /// Metadata bytes per object as the store counts them: index, expiry queue, ghosts.
     pub(crate) accounted_bytes: f64,
-    /// Of these, by the index.
+    /// Part of `accounted_bytes` that the index takes.
     pub(crate) index_bytes: f64,
-    /// Inserts a second into fresh memory, which the kernel has to clear first.
+    /// Inserts per second into fresh memory, which the kernel has to clear first.
     pub(crate) inserts: f64,
-    /// Of the time for these, the share that the kernel took.
+    /// Share of the time of `inserts` that was spent in the kernel.
     pub(crate) kernel_share: f64,
-    /// Inserts a second into a full store: each evicts another object.
+    /// Inserts per second into a full store, each of which evicts another object.
     pub(crate) inserts_full: f64,
-    /// Name and lookups a second of each kind.
+    /// Name and lookups per second of each kind.
     pub(crate) lookups: Vec<(&'static str, f64)>,
-    /// Lookups that did not hit; should be none.
+    /// Number of lookups that missed; must be 0.
     pub(crate) misses: u64,
 }
 

@@ -7,7 +7,7 @@
 //!   published         published         published ▲ stored (Release) by the fetching core, then `progress`
 //! ```
 //!
-//! Where the data is: in the store's segments (pinned by the extent) if the body is stored, on the heap if it
+//! Location of the data: in the store's segments (pinned by the extent) if the body is stored, on the heap if it
 //! is passed through. Chunks are reference-counted: a reader holds the chunk that it reads, the in-flight
 //! table holds the first chunk as long as further requests may join, and chunks behind the slowest reader are
 //! freed automatically. No reader takes a lock; a reader that has caught up waits on `progress`.

@@ -93,7 +93,7 @@ pub(crate) enum OriginError {
     /// The TLS handshake failed, for example because the certificate is for another name.
     #[error("TLS with the origin failed: {0}")]
     Tls(String),
-    /// None of the origin's servers may be used: their probes fail, or an operator has taken them out.
+    /// The origin has no usable server: probes fail, or an operator has taken the servers out of rotation.
     #[error("no server of the origin is available")]
     NobodyUp,
     /// The origin's name was not resolved in time.

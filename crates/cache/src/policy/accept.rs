@@ -8,8 +8,8 @@
 //!
 //! [`AcceptedCodings`] says which of our own codings a client accepts, for each answer.
 //!
-//! So an address has at most eight variants by encoding, whatever clients send. A value that cannot be
-//! parsed, or that has too many members, stays as it is. Nothing here allocates, except when `out` grows.
+//! A URL has at most eight variants by encoding, whatever clients send. A value that cannot be parsed, or that
+//! has too many members, stays as it is. Nothing here allocates, except when `out` grows.
 
 use smallvec::SmallVec;
 use wire::http1::{

@@ -4,8 +4,8 @@
 //!  reload ─▶ ActiveConfig, checked ─▶ to each core, between two of its turns: from then on its requests are judged by it
 //!                                 └ a request under way keeps the one that it was judged by, on whatever core
 //! ```
-//! So no request is answered half by one configuration and half by another, and a hit takes neither a lock
-//! nor a reference count: a core's configuration is plain memory of its thread. Unchanged parts (servers with
+//! No request is answered half by one configuration and half by another. A hit takes neither a lock nor a
+//! reference count: a core's configuration is plain memory of its thread. Unchanged parts (servers with
 //! their connections and health, tables of rates, tickets) are shared by both. *Bounds:* old configurations
 //! live until the last request that began before the reload has ended.
 

@@ -323,7 +323,7 @@ mod tests {
 
         let mut told = Vec::new();
         let other = async {
-            // By now the task has sent its message, and waits for the answer.
+            // The task has sent its message by the end of this pause, and waits for the answer.
             tokio::time::sleep(RING_PAUSE).await;
             while !told.iter().any(|told| matches!(told, Message::Unlink { key: of, .. } if *of == key)) {
                 inboxes[1].try_recv_batch(&mut told);

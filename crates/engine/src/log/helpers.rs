@@ -46,8 +46,7 @@ impl Bell {
     /// Wakes a resting helper to begin its interval, because the helper has a task to do within the interval.
     /// The caller must already have published the task.
     ///
-    /// Of the two fences, here and in [`Bell::rest`], one comes first. If it is this one, the helper sees the
-    /// task; otherwise this function sees that the helper rests.
+    /// Two fences order this call and [`Bell::rest`]. If the fence here comes first, the helper sees the task; otherwise this function sees that the helper rests.
     #[inline]
     pub(super) fn begin_interval(&self) {
         fence(SeqCst);
@@ -234,7 +233,7 @@ impl LogState {
         let mut failed = None;
         for buffer in self.buffers.of(writer) {
             let of = self.buffers.buffer(buffer);
-            // Also read before the marks are taken: if the buffer is sealed now, it gets no marks after this.
+            // The flag is read before the marks are taken: a buffer that is sealed now gets no marks after this.
             let is_sealed = of.is_sealed.load(Acquire) != 0;
             let done = self
                 .write_dirty(buffer, false)

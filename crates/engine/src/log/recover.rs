@@ -341,7 +341,7 @@ fn survey(shared: &LogState, segment: u32, scratch: &mut Option<Words>) -> io::R
 
 /// Returns the table entries of all intact records of a segment in this life, and the number of torn records.
 ///
-/// Where a header is missing, the next one is searched for: a damaged header loses only its own record.
+/// A missing header is skipped by a search for the next one: a damaged header loses only its own record.
 pub(super) fn roll_forward(bytes: &[u8], seed: u32, life: u64) -> (Vec<TableEntry>, u64) {
     let mut entries = Vec::new();
     let mut torn = 0;

@@ -322,8 +322,7 @@ impl Run {
                 assert!(version.is_none() || version == last, "{version:?} of {number} in place of {last:?}");
                 assert!(version.is_some() || !was_on_file, "{number} was on the file and is lost");
             }
-            // Otherwise an older version may be back, whole: its deletion, or its replacement, was not
-            // written yet.
+            // An older version may be back, whole, if its deletion or its replacement was not written yet.
             self.last.insert(number, version);
         }
         self.may_be_older = false;

@@ -10,8 +10,8 @@
 //! a run (consecutive messages to one subject) are forwarded one by one, because each request gets its own
 //! answer.
 //!
-//! As in nats-server, a header of the request describes the requesting client, a message that arrived through
-//! a service import is not delivered through a stream import, and no message passes through an export twice.
+//! A header of the request describes the requesting client, a message that arrived through a service import is
+//! not delivered through a stream import, and no message passes through an export twice, as in nats-server.
 //! *Bound:* a message passes through at most [`LEVELS_MAX`] levels.
 
 use std::rc::Rc;

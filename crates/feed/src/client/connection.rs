@@ -146,7 +146,7 @@ pub(crate) struct ClientInfo {
     pub(crate) version: Box<str>,
 }
 
-/// How bytes are written to the client.
+/// Way in which bytes are written to the client.
 #[derive(Debug)]
 pub(crate) enum Writer {
     /// Any task of the core writes directly to the socket.

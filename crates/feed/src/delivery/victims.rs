@@ -7,7 +7,7 @@
 //!   2. among these, the client that holds most, over all of its connections (an address, an IPv6 /64; on loopback one)
 //!   3. among its connections, the one that holds most
 //! ```
-//! So a client that holds much memory but makes progress is not closed while others hold memory and make
+//! A client that holds much memory but makes progress is not closed while other clients hold memory and make
 //! none. *An operation* that takes more memory than a control line must also make progress, however little
 //! memory is held in total: within each `write_deadline` it must end, or [`OPERATION_BYTES_MIN`] of it must
 //! arrive.

@@ -191,7 +191,7 @@ fn web_sockets_are_small_before_authentication() {
     });
     let mut stranger = web_client(&server).expect("an upgrade");
     stranger.write_all(&web_head(4 << 20)).expect("sent");
-    // As much as the kernel takes; the server may close before all is written.
+    // The kernel takes only a part: the server may close before all is written.
     let _ = stranger.write_all(&vec![b' '; 100 << 10]);
     let mut rest = Vec::new();
     let closed = stranger.read_to_end(&mut rest);

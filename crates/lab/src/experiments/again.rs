@@ -29,8 +29,8 @@ struct ChildTask<T> {
     answer: PathBuf,
 }
 
-/// If this process is a child that was started with `variable`, performs its task and ends the process.
-/// Otherwise returns at once.
+/// If this process is a child that was started with `variable`, performs its task and ends the process;
+/// returns at once in any other process.
 pub fn do_task_and_exit<T: DeserializeOwned, F: Serialize>(
     variable: &str,
     perform: impl FnOnce(&T) -> io::Result<F>,

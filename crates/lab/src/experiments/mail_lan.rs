@@ -61,7 +61,7 @@ enum Bottleneck {
     Server,
     /// CPU of the machine, which server and senders share.
     Machine,
-    /// None of these is exhausted: the senders wait for replies, or the server for the disk.
+    /// No resource is exhausted: the senders wait for replies, or the server for the disk.
     Waiting,
 }
 

@@ -1,6 +1,6 @@
 //! Allow lists of the HTML elements and attributes that are shown.
 
-/// How an element is handled.
+/// Handling of an element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Element {
     /// Written with its allowed attributes.

@@ -376,7 +376,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Where the head of the mail begins: behind a byte order mark, and behind lines that are no fields if fields follow.
+    /// Returns where the head of the mail begins: after a byte order mark, and after lines that are not fields if
+    /// fields follow.
     fn first_field(&self) -> usize {
         let mark = if self.raw.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
         let mut at = mark;

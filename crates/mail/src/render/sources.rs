@@ -17,7 +17,7 @@ pub(super) struct Sources {
     pictures: HashMap<String, String>,
 }
 
-/// How a URL that would be fetched is handled.
+/// Handling of a URL that a browser would fetch.
 pub(super) enum Source<'v> {
     /// A picture from the mail itself.
     Kept(Cow<'v, str>),

@@ -17,8 +17,8 @@
 //! - [`stamp`](mod@stamp): a payload that its receiver can verify, for tools and tests.
 //! - [`write`](mod@write): encoder for both sides' lines.
 //!
-//! Where the published documentation and nats-server differ, nats-server 2.15 decides: clients were written
-//! against it. Its answers to the inputs in `tests/nats_rules.rs` were recorded from the network.
+//! nats-server 2.15 decides if the published documentation differs from it: clients were written against
+//! nats-server. Its answers to the inputs in `tests/nats_rules.rs` were recorded from the network.
 //!
 //! An operation is returned only when its last byte has arrived, payload and line end included: no part of a
 //! message can be forwarded before it is complete. Values borrow from the caller's buffer; nothing is copied

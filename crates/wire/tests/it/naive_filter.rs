@@ -1,6 +1,6 @@
 //! Slow twin of filter expressions: it evaluates each test by itself, then repeatedly the innermost group.
 //!
-//! It parses the printed form, whose grammar is small: texts and patterns in quotes, numbers without, `&&`,
+//! The twin parses the printed form, whose grammar is small: texts and patterns in quotes, numbers without, `&&`,
 //! `||` and `!(`. Patterns are simulated state by state, with the one regex engine that the real
 //! implementation does not use.
 #![allow(clippy::expect_used, reason = "a test may fail")]

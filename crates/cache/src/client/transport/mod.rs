@@ -5,7 +5,7 @@
 //!   TLS     socket ─▶ scratch ─ Session::receive ─▶ caller's buffer        parts ─▶ scratch ─ Session::seal ─▶ socket
 //!                       │ less than a record: kept                                      │ not accepted: kept, counted
 //! ```
-//! Where the data is: in the thread's scratch during a call. A TLS connection keeps the beginning of an
+//! Location of the data: in the thread's scratch during a call. A TLS connection keeps the beginning of an
 //! incomplete record, and sealed bytes that the socket did not accept, which count towards the
 //! [budget](crate::client::limits::client_budget) for memory held for clients. An idle TLS connection keeps
 //! only its keys.

@@ -13,8 +13,8 @@
 //!           │ no
 //!  a greater number under its tags, its address, the floors? ─▶ hard: a miss · soft: stale since then
 //! ```
-//! So a purge costs the same however many answers it affects: it touches none of them, and each lookup checks
-//! its own answer. *Memory:* each core has all of it in plain memory of its own, updated by messages
+//! A purge costs the same however many answers it affects: it touches none of them, and each lookup checks its
+//! own answer. *Memory:* each core has all of it in plain memory of its own, updated by messages
 //! ([`spread`](crate::purging::spread)); nothing here locks, and a hit allocates nothing. *Bound:*
 //! [`TAGS_MAX`]; a full table is emptied, and everything with tags then counts as purged. *Why the numbers
 //! are right:* a number is given out after the origin's change and before any core knows it. A fetch that
@@ -515,7 +515,7 @@ impl Invalidations {
     }
 
     /// Returns whether the lurker has already searched for a ban that may match an answer with this number.
-    /// Such an answer is not stored any more.
+    /// The answer is then no longer stored.
     pub(crate) fn has_walked_past(&self, number: u64) -> bool {
         number < self.walked.get()
     }

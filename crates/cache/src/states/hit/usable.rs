@@ -1,4 +1,4 @@
-//! How a stored object may be used for a request: fresh, stale, or not at all (RFC 9111 §4).
+//! Decision how a stored object may be used for a request: fresh, stale, or not at all (RFC 9111 §4).
 
 use super::CLOCK_BACK_S_MAX;
 use crate::{

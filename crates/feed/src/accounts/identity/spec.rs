@@ -134,8 +134,8 @@ impl Authorization {
     }
 
     /// Returns whether the system account is the only account, and no other authorization is configured.
-    /// Then, as in nats-server, the system account's users are for the operator, and every other client is
-    /// admitted to the global account.
+    /// If so, the system account's users are for the operator, and every other client is admitted to the global
+    /// account, as in nats-server.
     fn is_open_beside_system(&self) -> bool {
         let system = self.system_account.as_deref().unwrap_or(SYSTEM_ACCOUNT);
         let is_said = self.has_block || self.token.is_some() || !self.users.is_empty();

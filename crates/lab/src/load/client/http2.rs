@@ -379,8 +379,8 @@ mod tests {
         for cut in 0..=bytes.len() {
             let (mut http2, mut out) = ready();
             (0..4).for_each(|_| http2.request(&mut out));
-            // Of streams 1, 3, 5 and 7 the third ends first; of 1, 3 and 7 the second; of 1 and 7 the first;
-            // then 7.
+            // The third of streams 1, 3, 5 and 7 ends first, then the second of 1, 3 and 7, the first of 1 and 7,
+            // and stream 7.
             assert_eq!(places(&mut http2, &bytes, cut), [2, 1, 0, 0], "cut at {cut}");
             assert_eq!((http2.closed(), http2.refusals().0), (Ok(0), 0), "cut at {cut}");
         }

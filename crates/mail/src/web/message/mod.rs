@@ -338,7 +338,7 @@ fn letter(
     let summary = &mail.summary;
     let clean = rendered.map(|rendered| &rendered.clean);
     let has_html = clean.is_some();
-    // By default a page shows the HTML, as the sender intended, or the text if there is no HTML.
+    // The default view is the HTML, as the sender intended, or the text if there is no HTML.
     let kind = match kind {
         Some(Kind::Html) | None if has_html => Kind::Html,
         Some(Kind::Html) | None => Kind::Text,

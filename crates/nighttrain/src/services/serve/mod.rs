@@ -136,8 +136,8 @@ fn feed_of(settings: &Settings, shared: Option<&Arc<Table>>) -> Result<Config, F
 
 /// Reserves mail's subjects for mail's own events: no client may publish there. A subscriber would see all
 /// mail, which is meant for those who may see it on the pages: this machine if no token is configured.
-/// Therefore users receive mail's subjects only if their permissions name them when the feed listens beyond
-/// this machine, accepts web pages of any origin, or when mail demands a token.
+/// If the feed listens beyond this machine or accepts web pages of any origin, or if mail demands a token,
+/// users receive mail's subjects only if their permissions name them.
 fn keep_for_mail(config: &mut Config, token_is_asked_for: bool) {
     let all = || vec![Entry::of(subject::ALL)];
     let mut listeners =

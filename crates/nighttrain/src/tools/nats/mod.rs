@@ -4,7 +4,7 @@
 //! - [`client`]: one blocking connection;
 //! - [`bench`](mod@bench): producers and consumers that verify every message ([`wire::nats::stamp`]).
 //!
-//! None of this runs in a server. Unlike a server's loops, threads here block and read clocks.
+//! Servers use none of this. Threads here block and read clocks, unlike a server's loops.
 
 pub(crate) mod bench;
 pub(crate) mod client;

@@ -142,7 +142,7 @@ pub fn announces_in_vain(head: &ResponseHead<'_, '_>) -> bool {
 }
 
 /// Returns whether a response's only transfer coding is unregistered and cannot be mistaken for `chunked`.
-/// Such a coding is assumed not to have been applied to the body. A registered coding is refused, because the
+/// An unregistered coding is assumed not to have been applied to the body. A registered coding is refused, because the
 /// body would be forwarded still encoded.
 fn has_unknown_coding(head: &ResponseHead<'_, '_>) -> bool {
     const REGISTERED: [&[u8]; 7] =

@@ -8,7 +8,7 @@
 //!                        └─ the turn's budget is spent ──▶ other connections, then the next turn of this address
 //! ```
 //!
-//! Where the data is: in the thread's scratch while a turn lasts. A waiting connection keeps only the bytes
+//! Location of the data: in the thread's scratch while a turn lasts. A waiting connection keeps only the bytes
 //! of an unfinished head (`pending`), and nothing when it is idle. Bytes held for slow clients are counted
 //! over all connections of the core ([`client_budget`](crate::client::limits::client_budget)).
 

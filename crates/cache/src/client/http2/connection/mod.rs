@@ -5,7 +5,7 @@
 //!     ▲                  │ not a hit, or a window is too small ─▶ a task for the stream
 //!     └── writable ── pending output is written first; while the client does not accept it, nothing is read
 //! ```
-//! Where the data is: a turn's data in the scratch of the thread. A waiting connection keeps the beginning of
+//! Location of the data: a turn's data in the scratch of the thread. A waiting connection keeps the beginning of
 //! a frame, and its [`Multiplex`].
 
 #[cfg(test)]

@@ -313,7 +313,7 @@ async fn a_slow_reader_keeps_a_window_and_no_more() {
     }
     let mut quick = only.get("/megabyte").await.expect("an answer");
     assert_eq!(content(&mut quick).await.map(|all| all.len()), Ok(1 << 20));
-    // By now the origin has sent as much on the unread streams as their windows allow.
+    // The origin has now sent as much on the unread streams as their windows allow.
     let mut most = 0;
     while let Ok((is_endless, all)) = sent.try_recv() {
         if is_endless {

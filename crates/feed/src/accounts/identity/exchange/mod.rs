@@ -5,7 +5,7 @@
 //!   account B: imports  ─┴─build: allowed, known, ─▶ services: a request in B ─path─▶ A, and its answer back
 //!                          no cycle, no duplicate
 //! ```
-//! As in nats-server, a stream's message crosses only one import: an account that imports from B does not get
+//! A stream's message crosses only one import, as in nats-server: an account that imports from B does not get
 //! A's messages through B. A service request may cross any number of imports. An error names the export or
 //! import, so that the reader of a configuration file can report the line. The code is pure: no I/O, no
 //! clock.
