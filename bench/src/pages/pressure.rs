@@ -6,7 +6,11 @@ use lab::report::{Table, grouped};
 
 use crate::pages::contenders::{is_ours, plain, shown};
 use crate::pages::markdown::{SourcedTable, bold_if_ours, dash, table, verdict};
-use crate::pages::record_set::{Bound, Pressure, RecordFile, RecordSet, Round, Server};
+use crate::pages::record_set::{Pressure, RecordFile, RecordSet};
+use crate::pressure::{
+    figures::Figure,
+    row::{Round, Row},
+};
 
 /// Minimum number of servers in a comparison; a record with fewer describes a server by itself.
 const SERVERS_MIN: usize = 3;
@@ -72,7 +76,7 @@ pub(crate) fn section(set: &RecordSet) -> Result<String, String> {
     section.render().map_err(|why| why.to_string())
 }
 
-fn name(row: &Server) -> String {
+fn name(row: &Row) -> String {
     let versions = std::iter::once((row.name.clone(), row.version.clone())).collect();
     let shown = shown(&row.name, &versions);
     bold_if_ours(
@@ -82,10 +86,6 @@ fn name(row: &Server) -> String {
             None => shown,
         },
     )
-}
-
-fn middle(row: &Server, value: impl Fn(&Round) -> f64) -> f64 {
-    median(&row.rounds.iter().map(value).collect::<Vec<_>>()).unwrap_or(0.0)
 }
 
 pub(crate) fn servers(kept: &RecordFile<Pressure>) -> Table {
@@ -104,22 +104,22 @@ pub(crate) fn servers(kept: &RecordFile<Pressure>) -> Table {
     );
     for row in &kept.record.rows {
         // A server that was killed while being filled has empty rounds.
-        if middle(row, |round| round.hit_percent) == 0.0 {
+        if row.middle(|round| round.hit_percent) == 0.0 {
             let mut cells = vec![name(row), "–".to_owned()];
             cells.extend(std::iter::repeat_n("–".to_owned(), 6));
             found.row(cells);
             continue;
         }
         let whole = |value: f64| grouped(value.round() as u64);
-        let p99 = |phase: fn(&Round) -> [f64; 3]| whole(middle(row, |round| phase(round)[1]));
+        let p99 = |phase: fn(&Round) -> [f64; 3]| whole(row.middle(|round| phase(round)[1]));
         found.row([
             name(row),
-            format!("{:.1}", middle(row, |round| round.hit_percent)),
+            format!("{:.1}", row.middle(|round| round.hit_percent)),
             p99(|round| round.calm_us),
             p99(|round| round.pressure_us),
             format!("{} → {}", p99(|round| round.before_inserts_us), p99(|round| round.inserts_us)),
-            format!("{:.1}", middle(row, |round| round.insert_mib_per_s)),
-            format!("{:.0}", middle(row, |round| round.cpu_us)),
+            format!("{:.1}", row.middle(|round| round.insert_mib_per_s)),
+            format!("{:.0}", row.middle(|round| round.cpu_us)),
             whole(row.cold_per_s),
         ]);
     }
@@ -209,10 +209,10 @@ fn cold(set: &RecordSet) -> Option<SourcedTable> {
 
 /// Returns each bound once with its latest verdict and its record. The text of a bound contains the rate of
 /// inserts, which differs between runs, so bounds are matched by their text before the parenthesis.
-fn judged(set: &RecordSet) -> Vec<(&Bound, &RecordFile<Pressure>)> {
-    let mut found: Vec<(&Bound, &RecordFile<Pressure>)> = Vec::new();
+fn judged(set: &RecordSet) -> Vec<(&Figure, &RecordFile<Pressure>)> {
+    let mut found: Vec<(&Figure, &RecordFile<Pressure>)> = Vec::new();
     let subject =
-        |bound: &Bound| (bound.of.clone(), bound.what.split(" (").next().unwrap_or_default().to_owned());
+        |bound: &Figure| (bound.of.clone(), bound.what.split(" (").next().unwrap_or_default().to_owned());
     for kept in &set.pressure {
         for bound in kept.record.figures.iter().filter(|bound| bound.verdict != Verdict::NotMeasured) {
             match found.iter_mut().find(|(known, _)| subject(known) == subject(bound)) {
@@ -256,8 +256,8 @@ pub(crate) fn losses(set: &RecordSet) -> Vec<String> {
 }
 
 /// Describes a missed goal in a sentence.
-fn missed(bound: &Bound) -> String {
-    let Bound { of, what, found, bound, .. } = bound;
+fn missed(bound: &Figure) -> String {
+    let Figure { of, what, found, bound, .. } = bound;
     if let Some(trace) = what.strip_prefix("hit ratio at equal bytes of memory, trace ") {
         return format!("Hit ratio with equal memory, trace *{trace}*: {found}; {}", theirs(bound));
     }
@@ -313,8 +313,8 @@ fn whole(text: &str) -> String {
 /// Nighttrain's two configurations, if it rises.
 pub(crate) fn insert_loss(set: &RecordSet) -> Option<(f64, f64)> {
     let kept = beside_peers(set).ok()?;
-    let p99 = |row: &Server| {
-        let of = |phase: fn(&Round) -> f64| middle(row, phase) / 1e3;
+    let p99 = |row: &Row| {
+        let of = |phase: fn(&Round) -> f64| row.middle(phase) / 1e3;
         (of(|round| round.before_inserts_us[1]), of(|round| round.inserts_us[1]))
     };
     let ours = kept.record.rows.iter().filter(|row| is_ours(&row.name)).map(p99);
@@ -322,7 +322,7 @@ pub(crate) fn insert_loss(set: &RecordSet) -> Option<(f64, f64)> {
 }
 
 fn better_peers(kept: &RecordFile<Pressure>) -> Vec<String> {
-    let rows = || kept.record.rows.iter().filter(|row| middle(row, |round| round.hit_percent) > 0.0);
+    let rows = || kept.record.rows.iter().filter(|row| row.middle(|round| round.hit_percent) > 0.0);
     let mut all = Vec::new();
     for (what, phase) in [
         ("alone", (|round: &Round| round.calm_us[1]) as fn(&Round) -> f64),
@@ -330,13 +330,13 @@ fn better_peers(kept: &RecordFile<Pressure>) -> Vec<String> {
         ("beside inserts", |round| round.inserts_us[1]),
     ] {
         let Some(ours) =
-            rows().filter(|row| is_ours(&row.name)).map(|row| middle(row, phase)).reduce(f64::min)
+            rows().filter(|row| is_ours(&row.name)).map(|row| row.middle(phase)).reduce(f64::min)
         else {
             continue;
         };
         let better: Vec<String> = rows()
-            .filter(|row| !is_ours(&row.name) && middle(row, phase) < ours)
-            .map(|row| format!("{} {} µs", name(row), grouped(middle(row, phase).round() as u64)))
+            .filter(|row| !is_ours(&row.name) && row.middle(phase) < ours)
+            .map(|row| format!("{} {} µs", name(row), grouped(row.middle(phase).round() as u64)))
             .collect();
         if !better.is_empty() {
             all.push(format!(
@@ -372,7 +372,7 @@ mod tests {
 
     #[test]
     fn missed_goals_are_said_in_plain_words() {
-        let bound = |of: &str, what: &str, found: &str, bound: &str| Bound {
+        let bound = |of: &str, what: &str, found: &str, bound: &str| Figure {
             of: of.into(),
             what: what.into(),
             found: found.into(),

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
+use crate::pressure::{self, cold::Cold, row::Row, start_again::Start, stores::Replay};
 use crate::record::{Comparison, Figure, Record};
 use lab::paired::machine::Machine;
 use lab::report::{Judgement, Table};
@@ -67,81 +68,11 @@ pub(crate) struct Pressure {
     pub(crate) commit: String,
     pub(crate) machine: Machine,
     pub(crate) settings: Vec<(String, String)>,
-    pub(crate) rows: Vec<Server>,
+    pub(crate) rows: Vec<Row>,
     pub(crate) cold: Vec<Cold>,
-    pub(crate) stores: Vec<Store>,
+    pub(crate) stores: Vec<Replay>,
     pub(crate) starts: Vec<Start>,
-    pub(crate) figures: Vec<Bound>,
-}
-
-/// Results of a server whose store is larger than its memory.
-#[derive(Debug, Deserialize)]
-pub(crate) struct Server {
-    pub(crate) name: String,
-    pub(crate) version: String,
-    pub(crate) rounds: Vec<Round>,
-    pub(crate) cold_per_s: f64,
-    pub(crate) remarks: Vec<String>,
-}
-
-/// Results of a server's phases in one round; latencies are p50, p99 and p99.9 in µs.
-#[derive(Debug, Deserialize)]
-pub(crate) struct Round {
-    pub(crate) calm_us: [f64; 3],
-    pub(crate) pressure_us: [f64; 3],
-    pub(crate) before_inserts_us: [f64; 3],
-    pub(crate) inserts_us: [f64; 3],
-    pub(crate) insert_mib_per_s: f64,
-    pub(crate) hit_percent: f64,
-    pub(crate) cpu_us: f64,
-}
-
-/// Results of the store in one process, with its objects on the disk.
-#[derive(Debug, Deserialize)]
-pub(crate) struct Cold {
-    pub(crate) paging: String,
-    pub(crate) raw_per_s: Vec<f64>,
-    pub(crate) cold_per_s: Vec<f64>,
-    pub(crate) cold_cpu_us: f64,
-}
-
-/// Results of a library that replayed a trace.
-#[derive(Debug, Deserialize)]
-pub(crate) struct Store {
-    pub(crate) store: String,
-    pub(crate) trace: String,
-    pub(crate) ours: bool,
-    pub(crate) on_disk: bool,
-    pub(crate) requests: u64,
-    pub(crate) memory_hits: u64,
-    pub(crate) disk_hits: u64,
-    pub(crate) cpu_us: f64,
-}
-
-impl Store {
-    pub(crate) fn hit_percent(&self) -> f64 {
-        (self.memory_hits + self.disk_hits) as f64 * 100.0 / self.requests.max(1) as f64
-    }
-}
-
-/// Results of a start with an existing store file.
-#[derive(Debug, Deserialize)]
-pub(crate) struct Start {
-    pub(crate) after: String,
-    pub(crate) objects: u64,
-    pub(crate) found: u64,
-    pub(crate) seconds: f64,
-    pub(crate) metadata_bytes: f64,
-}
-
-/// A figure of `bench-pressure` with its bound, as text, and its verdict.
-#[derive(Debug, Deserialize)]
-pub(crate) struct Bound {
-    pub(crate) of: String,
-    pub(crate) what: String,
-    pub(crate) found: String,
-    pub(crate) bound: String,
-    pub(crate) verdict: lab::paired::spread::Verdict,
+    pub(crate) figures: Vec<pressure::figures::Figure>,
 }
 
 /// A run of the lab's experiments.

@@ -5,7 +5,7 @@
 //! between.
 
 use lab::paired::spread::{ROUNDS_MIN, Ratio, Spread, Verdict, median};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::pressure::cold::Cold;
 use crate::pressure::report::Record;
@@ -33,7 +33,7 @@ const START_OBJECTS: u64 = 10_000_000;
 const METADATA_BYTES_MAX: f64 = 64.0;
 
 /// A measured value with its bound and verdict, one line of the report.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Figure {
     /// Name of the server or store.
     pub(crate) of: String,

@@ -21,20 +21,20 @@
 //! pressure.
 
 mod accounting;
-mod cold;
+pub(crate) mod cold;
 mod contenders;
-mod figures;
+pub(crate) mod figures;
 mod load;
 mod metrics;
 mod origin;
 mod raw;
 mod report;
 mod resident;
-mod row;
+pub(crate) mod row;
 mod run;
 mod servers;
-mod start_again;
-mod stores;
+pub(crate) mod start_again;
+pub(crate) mod stores;
 mod threads;
 mod traces;
 

@@ -1,10 +1,10 @@
 //! Results of one server.
 
 use lab::paired::spread::{Spread, median};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Results of a start with an existing store file.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Warm {
     /// Seconds from the start of the process to its first correct answer.
     pub(crate) ready_s: f64,
@@ -16,7 +16,7 @@ pub(crate) struct Warm {
 }
 
 /// Lateness of Nighttrain's event loop.
-#[derive(Debug, Clone, Copy, Serialize)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Late {
     /// Number of samples, one every 10 ms.
     pub(crate) looks: u64,
@@ -28,7 +28,8 @@ pub(crate) struct Late {
 
 /// Results of one round's phases. Latencies are the p50, p99 and p99.9 of hot objects, in microseconds from
 /// their due times.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct Round {
     /// Latencies with requests for hot objects only.
     pub(crate) calm_us: [f64; 3],
@@ -46,7 +47,8 @@ pub(crate) struct Round {
 }
 
 /// Results of one contender.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct Row {
     pub(crate) name: String,
     pub(crate) version: String,
