@@ -1,13 +1,12 @@
 //! The bounds for the accelerator, and the verdict on each.
 
-use crate::record::{Comparison, Figure};
 use lab::paired::Sample;
 use lab::paired::spread::median;
+use lab::peers::cache::contenders::Contender;
 use lab::report::Table;
 
-use lab::peers::cache::contenders::Contender;
-
 use crate::cache::scenarios::{CHECKED, CROWD, LOGGED, MISS, PASS_LARGE, PASS_SMALL, PRIVATE_PAGE, UPLOAD};
+use crate::record::{Comparison, Figure};
 
 /// Name of Nighttrain on two cores.
 pub(crate) const OURS_TWO: &str = "ours, two cores";

@@ -7,22 +7,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Instant;
 
-use crate::record::Comparison;
 use lab::paired::place::sibling;
 use lab::paired::tree::{Cores, pinned};
 use lab::paired::{Sample, interleave, measure};
-
-use crate::cache::crowd;
-use crate::cache::figures::{self, OURS_ONE_SHARED, OURS_TWO};
-use crate::cache::scenarios::{self, MISSES_A_ROUND, MISSES_FROM, Scenario, Sides};
-use crate::cache::session::{CacheSession, MISS_SHARE_MAX, not_hits};
-use crate::session::Outcome;
 use lab::peers::PeerError;
 use lab::peers::cache::contenders::{Contender, ServerProcess};
 use lab::peers::cache::load::{self, Filler, LoadSpec, Scripts};
 use lab::peers::cache::origin::Page;
 
 use crate::cache::Options;
+use crate::cache::crowd;
+use crate::cache::figures::{self, OURS_ONE_SHARED, OURS_TWO};
+use crate::cache::scenarios::{self, MISSES_A_ROUND, MISSES_FROM, Scenario, Sides};
+use crate::cache::session::{CacheSession, MISS_SHARE_MAX, not_hits};
+use crate::record::Comparison;
+use crate::session::Outcome;
 
 /// Memory of each cache, in a full and in a quick run.
 const MEMORY_MIB: u64 = 2_048;

@@ -6,16 +6,16 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::record::Figure;
 use lab::paired::spread::{Ratio, Verdict, median};
-use lab::report::{Table, grouped};
-use serde::Serialize;
-
 use lab::peers::PeerError;
 use lab::peers::feed::contenders::ServerProcess;
 use lab::peers::feed::ends::SCRATCH_BYTES;
 use lab::peers::feed::load::{Flow, Shape, open_loop};
 use lab::peers::feed::wire::Wire;
+use lab::report::{Table, grouped};
+use serde::Serialize;
+
+use crate::record::Figure;
 
 const CONNECTIONS: usize = 10_000;
 const CONNECTIONS_QUICK: usize = 500;

@@ -1,10 +1,10 @@
 //! The bounds for the feed, and the verdict on each.
 
-use crate::record::{Comparison, Figure};
 use lab::paired::spread::{Ratio, Verdict};
 use lab::paired::{Sample, Series};
-
 use lab::peers::feed::contenders::Contender;
+
+use crate::record::{Comparison, Figure};
 
 /// Suffix of the names of Nighttrain and nats-server on two cores.
 pub(crate) const TWO_CORES: &str = ", two cores";

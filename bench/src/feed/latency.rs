@@ -10,17 +10,16 @@
 
 use std::time::Duration;
 
-use crate::record::Figure;
 use lab::paired::spread::{Ratio, Verdict, median};
-use lab::report::{Table, grouped};
-use serde::Serialize;
-
-use crate::selection::Selection;
-
 use lab::peers::PeerError;
 use lab::peers::feed::PAYLOAD_BYTES;
 use lab::peers::feed::contenders::{Contender, ServerProcess};
 use lab::peers::feed::load::{Flow, Shape, open_loop};
+use lab::report::{Table, grouped};
+use serde::Serialize;
+
+use crate::record::Figure;
+use crate::selection::Selection;
 
 pub(crate) const RATES: [u64; 2] = [10_000, 100_000];
 const ROUNDS: usize = 41;

@@ -20,9 +20,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::mail::page_client::{self, Pages};
-use crate::mail::sample_mails::{RARE, SampleMails};
-use crate::record::{Comparison, Figure};
 use lab::{
     paired::{Sample, Series, Work, interleave, measure, spread::median},
     peers::{
@@ -36,11 +33,14 @@ use lab::{
     placement,
 };
 
+use crate::mail::page_client::{self, Pages};
+use crate::mail::sample_mails::{RARE, SampleMails};
 use crate::mail::{
     Bench,
     search::{BESIDE_MAILPIT, timed},
     table,
 };
+use crate::record::{Comparison, Figure};
 
 /// Bound on the ratio of page latencies: during searches over many mails, relative to searches over ten
 /// mails.

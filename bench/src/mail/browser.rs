@@ -3,7 +3,6 @@
 
 use std::{collections::BTreeMap, process::Command};
 
-use crate::mail::page_client::quantile;
 use lab::{
     paired::place::{find, workspace},
     peers::{
@@ -12,6 +11,7 @@ use lab::{
     },
 };
 
+use crate::mail::page_client::quantile;
 use crate::mail::{Bench, table};
 
 /// Bounds: name of the figure in `tests/browser/figures.cjs`, its quantile, and its milliseconds.

@@ -8,9 +8,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::mail::page_client::{Pages, quantile};
-use crate::mail::sample_mails::{newsletter, slow};
-use crate::record::{Comparison, Figure};
 use lab::{
     paired::{Work, interleave, measure},
     peers::{
@@ -22,7 +19,10 @@ use lab::{
     },
 };
 
+use crate::mail::page_client::{Pages, quantile};
+use crate::mail::sample_mails::{newsletter, slow};
 use crate::mail::{Bench, table};
+use crate::record::{Comparison, Figure};
 
 const NEWSLETTER_BYTES: usize = 60 << 10;
 /// Number of newsletters shown in a round; and number of those that are shown again, as often in all, while

@@ -2,8 +2,6 @@
 
 use std::{io, thread, time::Duration};
 
-use crate::mail::page_client::{self, Pages};
-use crate::record::{Comparison, Figure};
 use lab::{
     paired::{Work, interleave, measure},
     peers::{
@@ -15,7 +13,9 @@ use lab::{
     },
 };
 
+use crate::mail::page_client::{self, Pages};
 use crate::mail::{Bench, table};
+use crate::record::{Comparison, Figure};
 
 /// Number of mails in the requested inbox.
 const PAGE_MAILS: u64 = 100;

@@ -3,9 +3,6 @@
 
 use std::time::{Duration, Instant};
 
-use crate::mail::page_client::{Pages, quantile};
-use crate::mail::sample_mails::{RARE, RARE_MAILS, SampleMails};
-use crate::record::{Comparison, Figure};
 use lab::{
     paired::{Latency, Work, interleave, measure},
     peers::{
@@ -18,7 +15,10 @@ use lab::{
     },
 };
 
+use crate::mail::page_client::{Pages, quantile};
+use crate::mail::sample_mails::{RARE, RARE_MAILS, SampleMails};
 use crate::mail::{Bench, LARGE_STORE_GIB, table};
+use crate::record::{Comparison, Figure};
 
 /// Bounds for searches over a million mails.
 const SEARCH_MS_MAX: f64 = 300.0;

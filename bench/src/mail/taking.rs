@@ -5,7 +5,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::record::{Comparison, Figure};
 use lab::{
     paired::{Sample, Work, interleave, measure},
     peers::{
@@ -19,6 +18,7 @@ use lab::{
 };
 
 use crate::mail::{Bench, LARGE_STORE_GIB, STORE_GIB, table};
+use crate::record::{Comparison, Figure};
 
 const CONNECTIONS_IDLE: usize = 10_000;
 /// Bound on the memory of a million stored mails, without the log's buffers.

@@ -1,6 +1,5 @@
 //! The accelerator's section of docs/benchmarks.md.
 
-use crate::record::{Comparison, Record};
 use askama::Template;
 use lab::paired::Sample;
 use lab::paired::spread::median;
@@ -11,6 +10,7 @@ use crate::pages::markdown::{
     SourcedTable, bold_if_ours, costs, dash, goals, interval, list, order, ratio, table,
 };
 use crate::pages::record_set::{RecordFile, RecordSet, comparison};
+use crate::record::{Comparison, Record};
 
 pub(crate) const BENCH: &str = "bench-cache";
 /// Scenario of the chart and of the first table.

@@ -3,7 +3,6 @@
 use std::fs;
 use std::path::Path;
 
-use crate::record::{Comparison, Record};
 use lab::paired::spread::median;
 use lab::report::page::{self, FigureOrigin};
 use lab::report::plot::{Axis, Plot, Series, Stroke};
@@ -12,6 +11,7 @@ use lab::report::{Report, Table, json};
 use crate::pages::contenders::is_peer;
 use crate::pages::record_set::{AnyRecord, Pressure, RecordFile, comparison, parse};
 use crate::pages::{edge, feed, mail, pressure};
+use crate::record::{Comparison, Record};
 
 /// The feed's scenarios with their number of consumers, the x axis of a chart.
 const FANS: [(&str, f64); 3] = [("one", 1.0), ("ten", 10.0), ("hundred", 100.0)];

@@ -1,11 +1,11 @@
 //! Markdown paragraphs, lists and tables of docs/benchmarks.md.
 
-use crate::record::{Comparison, Figure, Record};
 use lab::paired::spread::{Ratio, Verdict};
 use lab::report::Table;
 
 use crate::pages::contenders::{is_ours, is_reference, shown};
 use crate::pages::record_set::{RecordFile, comparison};
+use crate::record::{Comparison, Figure, Record};
 
 /// Maximum length of a line of prose.
 const COLUMNS: usize = 118;

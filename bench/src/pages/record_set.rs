@@ -7,13 +7,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use crate::pressure::{self, cold::Cold, row::Row, start_again::Start, stores::Replay};
-use crate::record::{Comparison, Figure, Record};
 use lab::paired::machine::Machine;
 use lab::report::{Judgement, Table};
 use serde::Deserialize;
 
 use crate::pages::{contenders, mail};
+use crate::pressure::{self, cold::Cold, row::Row, start_again::Start, stores::Replay};
+use crate::record::{Comparison, Figure, Record};
 
 /// Minimum number of peers in a comparison that the page shows.
 const PEERS_MIN: usize = 2;

@@ -20,13 +20,13 @@ use engine::store::tier::ReadMode;
 use lab::experiments::again::{ChildCommand, ask, do_task_and_exit};
 use lab::experiments::bheap_paging::group::Group;
 use lab::paired::spread::Draws;
+use lab::peers::PeerError;
 use lab::pressure::objects;
 use serde::{Deserialize, Serialize};
 
 use crate::pressure::raw;
 use crate::pressure::stores::ours::{HELPERS, Ours, Sizes};
 use crate::pressure::stores::{Location, cpu_s};
-use lab::peers::PeerError;
 
 const TASK: &str = "NIGHTTRAIN_BENCH_PRESSURE_COLD";
 /// Number of concurrent requests: enough that every helper always has a read to do.

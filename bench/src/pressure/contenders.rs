@@ -15,9 +15,9 @@ use lab::experiments::bheap_paging::group::Group;
 use lab::paired::machine::first_line;
 use lab::paired::place::{self, find};
 use lab::paired::tree::Tree;
+use lab::peers::{PeerError, UNPRIVILEGED, hand_over, last_words};
 
 use crate::pressure::load::Client;
-use lab::peers::{PeerError, UNPRIVILEGED, hand_over, last_words};
 
 /// Time that a server may take until it answers (Traffic Server initialises its storage first, Squid its
 /// directories).

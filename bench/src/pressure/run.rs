@@ -7,6 +7,7 @@ use lab::experiments::bheap_paging::group::Group;
 use lab::experiments::scratch::Scratch;
 use lab::paired::machine::{self, Machine};
 use lab::paired::tree::Cores;
+use lab::peers::PeerError;
 use lab::placement::restrict;
 
 use crate::pressure::accounting::DelayAccounting;
@@ -14,8 +15,6 @@ use crate::pressure::contenders::Contender;
 use crate::pressure::origin::Origin;
 use crate::pressure::report::Record;
 use crate::pressure::servers::{Bench, HOT, hot};
-use lab::peers::PeerError;
-
 use crate::pressure::{
     COLD, Options, RESIDENT, ROUNDS, SCENARIOS, SERVERS, START, STORES, cold, resident, start_again, stores,
 };

@@ -18,7 +18,9 @@ use std::time::{Duration, Instant};
 
 use lab::experiments::bheap_paging::group::Group;
 use lab::experiments::scratch::Scratch;
+use lab::paired::place::free_port;
 use lab::paired::spread::Draws;
+use lab::peers::PeerError;
 use lab::pressure::requests::Requests;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -28,8 +30,6 @@ use crate::pressure::metrics::Metrics;
 use crate::pressure::origin::Origin;
 use crate::pressure::row::{Late, Round, Row, Warm};
 use crate::pressure::threads::{between, major_faults};
-use lab::paired::place::free_port;
-use lab::peers::PeerError;
 
 /// Number of the most popular objects, which count as hot.
 pub(crate) const HOT: usize = 1000;

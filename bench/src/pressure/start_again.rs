@@ -16,11 +16,11 @@ use std::time::{Duration, Instant};
 use engine::store::tier::ReadMode;
 use lab::experiments::again::{ChildCommand, ask, do_task_and_exit};
 use lab::experiments::scratch::drop_from_cache;
+use lab::peers::PeerError;
 use serde::{Deserialize, Serialize};
 
 use crate::pressure::stores::ours::{Ours, Sizes};
 use crate::pressure::stores::resident_bytes;
-use lab::peers::PeerError;
 
 const TASK: &str = "NIGHTTRAIN_BENCH_PRESSURE_START";
 const FILL: &str = "NIGHTTRAIN_BENCH_PRESSURE_FILL";

@@ -1,10 +1,11 @@
 //! The bounds for TLS and HTTP/2, and the verdict on each.
 
-use crate::record::{Comparison, Figure};
 use lab::paired::Sample;
 use lab::paired::spread::median;
 use lab::peers::cache::contenders::Contender;
 use lab::report::Table;
+
+use crate::record::{Comparison, Figure};
 
 /// Function that reads one measured value from a sample.
 type Measure = fn(&Sample) -> Option<f64>;

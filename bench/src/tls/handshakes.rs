@@ -8,16 +8,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Instant;
 
-use rustls::client::Resumption;
-use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, HandshakeKind};
-
-use crate::cache::session::Amount;
 use lab::paired::Work;
 use lab::peers::PeerError;
 use lab::peers::cache::load::{Filler, Secure};
 use lab::peers::cache::origin::Bodies;
 use lab::secured::{self, Trust};
+use rustls::client::Resumption;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, HandshakeKind};
+
+use crate::cache::session::Amount;
 
 /// Number of clients that connect repeatedly.
 const CLIENTS: usize = 8;

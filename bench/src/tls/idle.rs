@@ -8,9 +8,6 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use crate::cache::session::CacheSession;
-use crate::record::Figure;
-use crate::tls::handshakes::secure;
 use lab::load::{Target, rest};
 use lab::paired::spread::{Ratio, Verdict};
 use lab::peers::PeerError;
@@ -18,6 +15,10 @@ use lab::peers::cache::contenders::{Contender, KIB, ServerProcess};
 use lab::peers::cache::load::Filler;
 use lab::report::{Table, grouped};
 use lab::secured;
+
+use crate::cache::session::CacheSession;
+use crate::record::Figure;
+use crate::tls::handshakes::secure;
 
 /// Lower number of connections, for all contenders.
 const FEW: usize = 2_000;

@@ -6,11 +6,6 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use crate::cache::session::{Amount, CacheSession, not_hits};
-use crate::record::Comparison;
-use crate::session::Outcome;
-use crate::tls::handshakes;
-use crate::tls::streams::{Streams, h2load};
 use lab::latency::LatencyOrigin;
 use lab::load::{self, Arrivals, Plan, Target};
 use lab::paired::machine::first_line;
@@ -21,7 +16,12 @@ use lab::peers::cache::contenders::{Contender, ServerProcess};
 use lab::peers::cache::load::{Filler, Scripts, wrk_secured};
 use lab::secured;
 
+use crate::cache::session::{Amount, CacheSession, not_hits};
+use crate::record::Comparison;
+use crate::session::Outcome;
+use crate::tls::handshakes;
 use crate::tls::scenarios::{self, PACED_CONNECTIONS, PACED_STREAMS, Scenario, Way};
+use crate::tls::streams::{Streams, h2load};
 use crate::tls::{Options, figures, idle};
 
 /// Memory of each cache, small because there are few objects.

@@ -1,7 +1,8 @@
 //! The scenarios of the TLS bench, with their requests, protocols and rounds.
 
-use crate::tls::handshakes::Kind;
 use lab::peers::cache::contenders::{Contender, KIB};
+
+use crate::tls::handshakes::Kind;
 
 /// Kind of load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

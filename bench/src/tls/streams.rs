@@ -6,9 +6,9 @@ use lab::paired::Work;
 use lab::paired::place::program;
 use lab::paired::tree::{Cores, pinned};
 use lab::peers::PeerError;
+use lab::peers::cache::contenders::EdgePorts;
 
 use crate::cache::session::Amount;
-use lab::peers::cache::contenders::EdgePorts;
 
 /// Minimum number of requests in a round; with fewer, client or server was probably waiting for a timer.
 const REQUESTS_MIN: u64 = 100;

@@ -23,13 +23,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::pressure::traces::Trace;
 use engine::store::tier::ReadMode;
 use lab::experiments::again::{ChildCommand, ask, do_task_and_exit};
+use lab::peers::PeerError;
 use lab::pressure::objects;
 use serde::{Deserialize, Serialize};
 
-use lab::peers::PeerError;
+use crate::pressure::traces::Trace;
 
 /// Environment variable with a child's task (see [`lab::experiments::again`]).
 const TASK: &str = "NIGHTTRAIN_BENCH_PRESSURE_STORES";

@@ -1,6 +1,11 @@
 //! One certificate that this process obtains and renews: its names, the contents of its files, and the time
 //! of its renewal.
 
+use std::sync::Arc;
+
+use engine::tls::certificates::Certificate;
+use xxhash_rust::xxh3::xxh3_64;
+
 use crate::{
     Name,
     files::{Files, FilesError, RenewalState},
@@ -9,9 +14,6 @@ use crate::{
     order::{OpenChallenge, check_issued},
     schedule::RenewalSchedule,
 };
-use engine::tls::certificates::Certificate;
-use std::sync::Arc;
-use xxhash_rust::xxh3::xxh3_64;
 
 /// Status of a certificate for operators, without secrets.
 #[derive(Debug, Clone, PartialEq, Eq)]

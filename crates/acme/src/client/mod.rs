@@ -4,10 +4,6 @@ mod entry;
 mod start_error;
 mod together;
 
-use entry::Entry;
-pub use entry::RenewalStatus;
-pub use start_error::StartError;
-use start_error::bounded;
 use std::{
     any::Any,
     sync::{
@@ -36,6 +32,11 @@ use crate::{
     schedule::{ASK_AGAIN_S, ASK_EVERY_S, Kind, OrderRate, RenewalAction, wait_s},
     share::{AuthorityShare, Share, ShareError},
 };
+
+use entry::Entry;
+pub use entry::RenewalStatus;
+pub use start_error::StartError;
+use start_error::bounded;
 
 #[expect(
     clippy::disallowed_types,

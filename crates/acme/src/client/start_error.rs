@@ -1,7 +1,8 @@
 //! Reasons why the renewal of certificates cannot start.
 
-use crate::{ADDRESSES_MAX, NAMES_MAX, Name, files::FilesError, share::ShareError};
 use engine::tls::TlsError;
+
+use crate::{ADDRESSES_MAX, NAMES_MAX, Name, files::FilesError, share::ShareError};
 
 /// Error that prevents the client from starting.
 #[derive(Debug, thiserror::Error)]

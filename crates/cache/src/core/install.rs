@@ -1,5 +1,20 @@
 //! Setup of a thread as a core: creates the core's state from what the server passes in.
 
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+    sync::Arc,
+};
+
+use engine::{
+    cores::{Rounds, SteadyClock, clock, listener::Balance, mesh::Sender, watch::Watches},
+    journal::Scribe,
+    meter::CoreCounters,
+    store::{Shard, Store},
+    sys::lend::Lender,
+};
+use wire::http1::head::HeaderSlots;
+
 use super::{
     CORE, Core, FileReads, HOUSEKEEPING_EVERY, Message, OUT_BYTES, Own, READ_BYTES, Scratch, VAIN_MS,
     VERSIONS_DIFFER_MS, count_http2, with_core,
@@ -27,19 +42,6 @@ use crate::{
     },
     request::active_config::ActiveConfig,
 };
-use engine::{
-    cores::{Rounds, SteadyClock, clock, listener::Balance, mesh::Sender, watch::Watches},
-    journal::Scribe,
-    meter::CoreCounters,
-    store::{Shard, Store},
-    sys::lend::Lender,
-};
-use std::{
-    cell::{Cell, RefCell},
-    rc::Rc,
-    sync::Arc,
-};
-use wire::http1::head::HeaderSlots;
 
 /// Initial state of a core.
 pub(crate) struct CoreSetup<'a> {

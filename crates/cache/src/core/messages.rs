@@ -1,5 +1,10 @@
 //! Messages between cores, and the limits on waiting for room in a ring.
 
+use std::{sync::Arc, time::Duration};
+
+use engine::store::{Hash, META_WORDS};
+use tokio::sync::oneshot;
+
 use crate::{
     admin::{explanation::Question, last_clients::LastClient, objects},
     client::accepted::AcceptedConnection,
@@ -9,9 +14,6 @@ use crate::{
     purging::{bans::BanSeen, invalidations::Invalidation},
     request::{Request, active_config::ActiveConfig},
 };
-use engine::store::{Hash, META_WORDS};
-use std::{sync::Arc, time::Duration};
-use tokio::sync::oneshot;
 
 /// Maximum wait for room in the ring to another core, for a sender that may block.
 pub(crate) const RING_WAIT_MAX: Duration =

@@ -16,10 +16,6 @@ pub(crate) mod store_file;
 pub(crate) mod test_core;
 mod upstreams;
 
-pub(crate) use install::CoreSetup;
-pub(crate) use messages::{
-    CoreBusy, HeadAnswer, Message, RING_PAUSE, RING_WAIT_MAX, StoreRequest, ToCode, UnlinkOutcome,
-};
 use std::{
     cell::{Cell, OnceCell, RefCell, RefMut},
     collections::HashMap,
@@ -29,7 +25,6 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-pub(crate) use upstreams::{OfCore, SiteUpstreams, count_http2};
 
 use engine::{
     accounts::Accounts,
@@ -90,6 +85,12 @@ use crate::{
     },
     site::{SiteId, Sites},
 };
+
+pub(crate) use install::CoreSetup;
+pub(crate) use messages::{
+    CoreBusy, HeadAnswer, Message, RING_PAUSE, RING_WAIT_MAX, StoreRequest, ToCode, UnlinkOutcome,
+};
+pub(crate) use upstreams::{OfCore, SiteUpstreams, count_http2};
 
 /// A core's access to the store's file.
 pub(crate) struct FileReads {

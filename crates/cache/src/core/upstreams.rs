@@ -1,13 +1,15 @@
 //! The origin of a request's site, as seen by the core that serves the request.
 
+use std::sync::Arc;
+
+use engine::cores::clock;
+
 use super::with_core;
 use crate::{
     counters::Counter,
     origin::{Group, MemberId, OriginEvent, Pools, TriedMembers, Upstream, Upstreams, Wish},
     request::Request,
 };
-use engine::cores::clock;
-use std::sync::Arc;
 
 /// The origin of a site, in the pool of the current core.
 pub(crate) struct SiteUpstreams {

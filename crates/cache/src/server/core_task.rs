@@ -1,5 +1,22 @@
 //! The task of one core: it serves its listeners and answers what the other cores and the server send.
 
+use std::sync::atomic::AtomicUsize;
+use std::{
+    io,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use engine::cores::listener::Balance;
+use engine::cores::mesh::Sender;
+use engine::journal::Scribe;
+use engine::store::Shard;
+use engine::store::Store;
+use engine::{
+    cores::{CoreContext, mesh::Receiver},
+    io::Completions,
+};
+
 use crate::body::growing::PassingBudget;
 use crate::client::limits::client_memory::ClientMemory;
 use crate::client::listener::BoundSocket;
@@ -25,21 +42,6 @@ use crate::{
     fetch,
     purging::spread,
     states::{head_validation, purge, put},
-};
-use engine::cores::listener::Balance;
-use engine::cores::mesh::Sender;
-use engine::journal::Scribe;
-use engine::store::Shard;
-use engine::store::Store;
-use engine::{
-    cores::{CoreContext, mesh::Receiver},
-    io::Completions,
-};
-use std::sync::atomic::AtomicUsize;
-use std::{
-    io,
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
 };
 
 /// State that is handed to one core at its start.

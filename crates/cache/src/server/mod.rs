@@ -4,9 +4,6 @@
 mod core_task;
 mod start_error;
 
-pub use start_error::StartError;
-
-use core_task::{Seed, SharedState, run_core};
 use std::{
     io,
     net::SocketAddr,
@@ -70,6 +67,9 @@ use crate::{
     request::{active_config::ActiveConfig, key},
     site::SiteTable,
 };
+
+use core_task::{Seed, SharedState, run_core};
+pub use start_error::StartError;
 
 #[expect(clippy::disallowed_types, reason = "the operator's path: a reload, a purge, a question")]
 type Lock<T> = std::sync::Mutex<T>;

@@ -1,15 +1,17 @@
 //! Reasons why the accelerator cannot start.
 
-use crate::{
-    core::memory_need::TooLittleMemory, head::response_head::InvalidName, origin::SetUpError,
-    purging::purge_log::PurgesError, site::SitesError,
-};
+use std::io;
+
 use engine::{
     cores::{self},
     store::{StoreError, tier::OpenOnFileError},
     tls::TlsError,
 };
-use std::io;
+
+use crate::{
+    core::memory_need::TooLittleMemory, head::response_head::InvalidName, origin::SetUpError,
+    purging::purge_log::PurgesError, site::SitesError,
+};
 
 /// Error of a failed start.
 #[derive(Debug, thiserror::Error)]

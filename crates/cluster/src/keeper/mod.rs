@@ -37,7 +37,6 @@ use tokio::{
     time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout},
 };
 
-pub(crate) use self::fault::Fault;
 use self::{carrying::consume, own_card::AcceptedHeartbeat};
 use crate::{
     PurgeExecutor,
@@ -53,6 +52,8 @@ use crate::{
     vault,
     wish::{self, AppliedRecords, PurgeRequest},
 };
+
+pub(crate) use self::fault::Fault;
 
 /// First and longest pause before the cluster is asked again.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));

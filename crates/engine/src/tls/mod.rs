@@ -24,19 +24,20 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
-pub use rustls::{ServerConfig, server::ClientHello};
 use rustls::{
     crypto::CryptoProvider,
     pki_types::{CertificateDer, pem, pem::PemObject},
     server::{NoServerSessionStorage, ProducesTickets},
 };
-pub use tokio_rustls::{Accept, TlsAcceptor, server::TlsStream as ServerStream};
 
 use self::{
     authorities::Authorities,
     certificates::{Certificate, Certificates, Pair},
     challenges::Challenges,
 };
+
+pub use rustls::{ServerConfig, server::ClientHello};
+pub use tokio_rustls::{Accept, TlsAcceptor, server::TlsStream as ServerStream};
 
 /// Reasons why certificates or keys cannot be used.
 #[derive(Debug, thiserror::Error)]

@@ -12,7 +12,6 @@ use serde::Deserialize;
 use tokio::net::tcp::OwnedWriteHalf;
 use wire::nats::rejection::Rejection;
 
-pub(crate) use crate::delivery::producer::{ConnId, FOREIGN, GONE};
 use crate::{
     accounts::{
         identity::{AccountLimits, Identity, Permissions, Replies, certificate::Names},
@@ -28,6 +27,8 @@ use crate::{
         trie::{HubId, NodeId, SubId},
     },
 };
+
+pub(crate) use crate::delivery::producer::{ConnId, FOREIGN, GONE};
 
 /// Reason why a connection was closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

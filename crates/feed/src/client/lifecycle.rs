@@ -1,5 +1,8 @@
 //! Registration of connections on a core and their removal; a removed connection's state is freed in steps.
 
+use engine::{accounts::ClientKey, cores::clock};
+use smallvec::SmallVec;
+
 use super::serve::{Arrival, ENDED_IN_ONE_GO, TABLE_PLACES_A_STEP};
 use crate::{
     accounts::identity::{Check, Credentials},
@@ -9,8 +12,6 @@ use crate::{
     monitor::snapshot::{self, CLOSED_KEPT_MAX},
     routing::trie::SubId,
 };
-use engine::{accounts::ClientKey, cores::clock};
-use smallvec::SmallVec;
 
 impl Core {
     /// Registers a connection and sends it INFO.

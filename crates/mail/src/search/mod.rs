@@ -14,19 +14,19 @@ mod fold;
 pub(crate) mod index;
 mod query;
 
-pub use cursor::Cursor;
-use cursor::CursorPosition;
 use std::{sync::Arc, time::Duration};
 
+use self::fold::{fold_into, push_folded};
 use crate::{
     mailbox::mailboxes::{Mail, MailId, Mailboxes, Scope, Summary, Unavailable},
     render::{DecodedMail, PARSED_BYTES_MAX, ParsedMail, StepLimit, StepLimitReached, fields},
 };
 
 pub use self::fold::fold;
-use self::fold::{fold_into, push_folded};
 pub(crate) use self::query::date_ms;
 pub use self::query::{Query, QueryFault, Term};
+pub use cursor::Cursor;
+use cursor::CursorPosition;
 
 /// Maximum number of summaries that one search examines.
 pub const LOOKED_AT_MAX: usize = 20_000;

@@ -1,16 +1,5 @@
 //! The task of one core of the mail service: listeners, messages from other cores, expiry, and room in the log.
 
-use super::{ACCEPT_PAUSE, EXPIRY_LOOK_MAX, FORGOTTEN_A_ROUND, SEGMENTS_AHEAD, Seed, TELL_EVERY};
-use crate::{
-    counters::Counter,
-    mailbox::questions,
-    smtp::{ListenerKind, connection},
-    store::{
-        core::{Core, CoreParts, Message, SharedState},
-        recovery::{self},
-    },
-};
-use engine::cores::{CoreContext, clock, mesh::Receiver};
 use std::{
     io,
     net::SocketAddr,
@@ -21,7 +10,20 @@ use std::{
     },
     time::Duration,
 };
+
+use engine::cores::{CoreContext, clock, mesh::Receiver};
 use tokio::net::TcpStream;
+
+use super::{ACCEPT_PAUSE, EXPIRY_LOOK_MAX, FORGOTTEN_A_ROUND, SEGMENTS_AHEAD, Seed, TELL_EVERY};
+use crate::{
+    counters::Counter,
+    mailbox::questions,
+    smtp::{ListenerKind, connection},
+    store::{
+        core::{Core, CoreParts, Message, SharedState},
+        recovery::{self},
+    },
+};
 
 pub(super) async fn run_core(
     context: CoreContext,

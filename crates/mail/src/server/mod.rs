@@ -3,7 +3,6 @@
 
 mod core_task;
 
-use core_task::run_core;
 use std::{
     io,
     net::{SocketAddr, TcpListener},
@@ -46,6 +45,8 @@ use crate::{
         recovery::{self, StoreError},
     },
 };
+
+use core_task::run_core;
 
 /// Capacity of the ring from one core to another.
 const RING_MESSAGES: usize = 4096;

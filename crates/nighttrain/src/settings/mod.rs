@@ -27,11 +27,6 @@ pub(crate) mod upgrade;
 mod values;
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
-use values::host_name;
-pub(crate) use values::{
-    any_count, field_name, list, one_or_more, parse_address, parse_host_and_port, parse_path, path_text,
-    plain, resolve, some_size, some_time, truth, truth_text, usize_size_text,
-};
 
 use cache::{
     InvalidNetwork, Network, SiteRules,
@@ -55,6 +50,12 @@ use crate::{
         tls_settings::{TLS_SETTINGS, TlsSettings},
         units::{duration_text, parse_duration, parse_size, size_text},
     },
+};
+
+use values::host_name;
+pub(crate) use values::{
+    any_count, field_name, list, one_or_more, parse_address, parse_host_and_port, parse_path, path_text,
+    plain, resolve, some_size, some_time, truth, truth_text, usize_size_text,
 };
 
 /// Active settings, each with its value.

@@ -1,11 +1,12 @@
 //! Parsers and formatters of setting values: addresses, paths, counts and sizes.
 
-use crate::settings::units::{parse_duration, parse_size, size_text};
 use std::{
     net::{IpAddr, SocketAddr, ToSocketAddrs as _},
     path::{Path, PathBuf},
     time::Duration,
 };
+
+use crate::settings::units::{parse_duration, parse_size, size_text};
 
 pub(super) fn host_name(text: &str) -> Result<String, String> {
     let name: acme::Name = text.parse().map_err(|wrong: acme::InvalidName| wrong.to_string())?;

@@ -1,5 +1,11 @@
 //! The part of an explanation about a stored answer: which one is found, and whether it is a hit, stale or a miss.
 
+use engine::{
+    cores::clock,
+    store::{Hash, Shard},
+};
+use wire::http1::head::{HeadLimits, HeaderSlots, Progress, parse_response};
+
 use super::{StoredObject, Walk, in_words, telling};
 use super::{arithmetic, blocks, codings};
 use crate::{
@@ -11,11 +17,6 @@ use crate::{
     purging::invalidations::Verdict,
     states::hit::CLOCK_BACK_S_MAX,
 };
-use engine::{
-    cores::clock,
-    store::{Hash, Shard},
-};
-use wire::http1::head::{HeadLimits, HeaderSlots, Progress, parse_response};
 
 impl Walk<'_> {
     /// Describes the stored object: its size, its location, and the decisive lines of its head.

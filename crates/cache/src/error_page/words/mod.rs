@@ -4,6 +4,17 @@
 mod texts;
 
 use std::fmt;
+
+use wire::{
+    http1::{
+        framing::{BodyError, BodyRule, FramingError},
+        head::{HeadError, HeadRule},
+    },
+    http2::error::ErrorCode,
+};
+
+use crate::config::Methods;
+
 use texts::{
     BAD_REQUEST, BODY_TOO_LARGE, CERTIFICATE_WANTED, EXPECTATION_FAILED, HEAD_TOO_LARGE, LOOP_DETECTED,
     METHOD_NOT_ALLOWED, METHOD_NOT_IMPLEMENTED, METHOD_NOT_TAKEN, MISDIRECTED, ONLY_IF_CACHED,
@@ -11,15 +22,6 @@ use texts::{
     ORIGIN_REFUSED, ORIGIN_RESET, ORIGIN_STALLED, ORIGIN_UNRESOLVED, ORIGIN_UNTRUSTED, OVERLOADED,
     PURGE_FORBIDDEN, RANGE_NOT_SATISFIABLE, REQUEST_TIMEOUT, TOO_MANY_CONNECTIONS, TOO_MANY_REQUESTS,
     TRANSFER_CODING_NOT_IMPLEMENTED, UNSUPPORTED_VERSION, URI_TOO_LONG, WORK_TOO_MUCH,
-};
-
-use crate::config::Methods;
-use wire::{
-    http1::{
-        framing::{BodyError, BodyRule, FramingError},
-        head::{HeadError, HeadRule},
-    },
-    http2::error::ErrorCode,
 };
 
 /// Rule of HTTP that a message broke, displayed as plain words with the RFC's section.

@@ -29,7 +29,6 @@ use std::{
         atomic::{AtomicU64, Ordering::Relaxed},
     },
 };
-pub(crate) use trace::{Moment, Trace};
 
 use engine::{cores::clock, journal::Scribe};
 use memchr::memmem;
@@ -48,6 +47,8 @@ use crate::{
     request::client_ip::Visitor,
     site::Sites,
 };
+
+pub(crate) use trace::{Moment, Trace};
 
 /// Maximum number of drafts that a core keeps for reuse: as many as one turn of the loop needs.
 const SPARE_MAX: usize = 512;

@@ -1,12 +1,14 @@
 //! Link between the log records of a client's request and of its origin requests, and the clock that both
 //! use.
 
-use super::with_log;
-use engine::cores::clock;
 use std::sync::{
     Arc, OnceLock,
     atomic::{AtomicU64, Ordering::Relaxed},
 };
+
+use engine::cores::clock;
+
+use super::with_log;
 
 /// A point in time, on both the monotonic clock and the wall clock.
 #[derive(Debug, Clone, Copy)]

@@ -14,7 +14,6 @@
 mod usable;
 
 use std::{ops::Range, sync::Arc};
-use usable::usable;
 
 use engine::{
     store::{EpochGuard, Hash, Lookup, Object},
@@ -57,6 +56,8 @@ use crate::{
         state::{DecodeFirst, FoundInBlocks, PartsOnFile, Slow, State, Trust},
     },
 };
+
+use usable::usable;
 
 /// Largest body that is copied into the answer; larger ones are sent from the store's memory. A copy of 16
 /// KiB costs about a microsecond, as much as the second buffer of a gathering write and its pin.

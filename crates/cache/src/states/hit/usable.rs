@@ -1,5 +1,7 @@
 //! Decision how a stored object may be used for a request: fresh, stale, or not at all (RFC 9111 §4).
 
+use engine::{cores::clock, store::Object};
+
 use super::CLOCK_BACK_S_MAX;
 use crate::{
     core::{Core, store_s},
@@ -10,7 +12,6 @@ use crate::{
     request::lookup_key::LookupKey,
     states::state::Trust,
 };
-use engine::{cores::clock, store::Object};
 
 /// Permitted use of a stored object.
 pub(super) struct ObjectUse {

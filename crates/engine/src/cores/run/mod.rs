@@ -15,7 +15,6 @@
 
 mod panics;
 
-use panics::{install_hook, text_of, watch_for_panics};
 use std::{
     fmt::Display,
     future::Future,
@@ -37,6 +36,8 @@ use super::{
     lateness::{self, Lateness, Latenesses},
     processors,
 };
+
+use panics::{install_hook, text_of, watch_for_panics};
 
 /// Maximum threads for blocking operations (DNS, file reads and writes) per core. They are not pinned.
 const HELPERS_MAX: usize = 8;

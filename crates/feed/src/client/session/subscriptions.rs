@@ -1,6 +1,8 @@
 //! SUB and UNSUB: subscriptions are added, and removed at once or after a number of messages; a large removal
 //! takes several steps.
 
+use wire::nats::{rejection::Rejection, subject};
+
 use super::{CONNECTION_PART, SYSTEM_QUEUE};
 use crate::{
     accounts::{
@@ -17,7 +19,6 @@ use crate::{
         trie::{SubId, tokens_of},
     },
 };
-use wire::nats::{rejection::Rejection, subject};
 
 impl Core {
     pub(super) fn subscribe(&mut self, id: ConnId, pattern: &[u8], queue: Option<&[u8]>, sid: &[u8]) {

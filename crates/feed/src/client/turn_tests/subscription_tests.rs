@@ -1,8 +1,9 @@
 //! Bounded turns for long patterns, for many patterns, and for announcements of subscriptions to other cores.
 
+use std::rc::Rc;
+
 use super::{end, enter, say, say_and, take};
 use crate::{client::connection::ConnId, delivery::hot_path_tests::cores, mesh::core::Local};
-use std::rc::Rc;
 
 /// A client that subscribes and unsubscribes again and again is paused while another core has not applied its
 /// changes. The changes recorded for that core in the meantime are bounded.

@@ -1,6 +1,8 @@
 //! Checks of messages that a client publishes: size, permissions, reserved subjects and reserved reply
 //! subjects.
 
+use wire::nats::{rejection::Rejection, subject};
+
 use crate::{
     accounts::{identity::AccountId, pending_calls},
     client::{
@@ -15,7 +17,6 @@ use crate::{
     },
     mesh::core::Core,
 };
-use wire::nats::{rejection::Rejection, subject};
 
 impl Core {
     /// Counts and checks a client's messages, and sends errors for them. Returns whether they may be

@@ -1,5 +1,10 @@
 //! Interest of hubs in subjects, and announcements of this server's own interest to them.
 
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    sync::Arc,
+};
+
 use super::super::{HEARD_MAX, trouble::Trouble};
 use crate::{
     accounts::identity::Mappings,
@@ -8,10 +13,6 @@ use crate::{
     delivery::work,
     mesh::core::Core,
     routing::{subjects::Subjects, trie::HubId},
-};
-use std::{
-    collections::{HashMap, hash_map::Entry},
-    sync::Arc,
 };
 
 impl Core {

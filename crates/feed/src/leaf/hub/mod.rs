@@ -5,7 +5,6 @@
 
 mod interest;
 
-use interest::standing;
 use std::{collections::HashMap, net::SocketAddr, rc::Rc, sync::Arc, time::Duration};
 
 use tokio::sync::Notify;
@@ -23,6 +22,8 @@ use crate::{
     mesh::core::Core,
     routing::trie::{HUBS_MAX, HubId, HubMask},
 };
+
+use interest::standing;
 
 /// Number of trie nodes that are examined in one step of announcing subscriptions to a hub.
 const NODES_A_STEP: u32 = 4096;

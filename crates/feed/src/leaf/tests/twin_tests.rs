@@ -1,14 +1,16 @@
 //! Comparison of the deliveries between two cores and a hub with a list of all subscriptions.
 
-use super::{INFO, World};
-use proptest::prelude::*;
 use std::collections::BTreeMap;
+
+use proptest::prelude::*;
 use wire::nats::{
     Progress,
     leaf::{self, LeafOp, Limits},
     server::{self, ServerOp},
     subject,
 };
+
+use super::{INFO, World};
 
 /// Number of times that a client or hub got each message (subject and payload).
 type Got = BTreeMap<(Vec<u8>, Vec<u8>), usize>;

@@ -24,11 +24,6 @@
 
 mod records;
 
-pub(crate) use records::{Destination, GroupOfCore, Record, Records, To};
-use records::{
-    HOLD, HUB_INTEREST, HUB_LOOP, HUB_MEMBERS, HUB_RUN, HUBS_UP, IMPORTED_RUN, INTEREST, MEMBERS, NO_HEADER,
-    RELEASE, RUN, number, put_bytes, put_number, put_producer,
-};
 use std::net::SocketAddr;
 
 use engine::cores::mesh;
@@ -41,6 +36,12 @@ use crate::{
     monitor::inspector::Look,
     routing::trie::{HubId, HubMask, tokens_of},
     server::Door,
+};
+
+pub(crate) use records::{Destination, GroupOfCore, Record, Records, To};
+use records::{
+    HOLD, HUB_INTEREST, HUB_LOOP, HUB_MEMBERS, HUB_RUN, HUBS_UP, IMPORTED_RUN, INTEREST, MEMBERS, NO_HEADER,
+    RELEASE, RUN, number, put_bytes, put_number, put_producer,
 };
 
 /// Capacity of a ring in messages: batches in one direction, empty buffers in the other, and occasional

@@ -27,16 +27,10 @@ mod node;
 mod tests;
 mod tokens;
 
-pub(crate) use node::{
-    CORES_MAX, CoreMask, Group, HUBS_MAX, HubId, HubMask, More, NODE_BYTES, Node, NodeId, Part, SubId,
-};
-use node::{Holds, NONE, edge_hash, hash_of_node};
 use std::{
     cell::Cell,
     hash::{BuildHasher, RandomState},
 };
-pub(crate) use tokens::tokens_of;
-use tokens::{begins_with, common_tokens, first_token, has_empty_token, label_of, match_tokens};
 
 use hashbrown::HashTable;
 use smallvec::SmallVec;
@@ -50,6 +44,13 @@ use crate::{
         small_bytes::Word,
     },
 };
+
+pub(crate) use node::{
+    CORES_MAX, CoreMask, Group, HUBS_MAX, HubId, HubMask, More, NODE_BYTES, Node, NodeId, Part, SubId,
+};
+use node::{Holds, NONE, edge_hash, hash_of_node};
+pub(crate) use tokens::tokens_of;
+use tokens::{begins_with, common_tokens, first_token, has_empty_token, label_of, match_tokens};
 
 /// State of an unfinished search for a subject.
 #[derive(Debug, Default)]

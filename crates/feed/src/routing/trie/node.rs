@@ -1,11 +1,11 @@
 //! A node of the trie: its label, its subscribers, and its queue groups.
 
+use hashbrown::HashTable;
+use smallvec::SmallVec;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::tokens::first_token;
 use crate::routing::small_bytes::Word;
-use hashbrown::HashTable;
-use smallvec::SmallVec;
 
 /// Number of a node in a core's trie.
 pub(crate) type NodeId = u32;

@@ -1,17 +1,7 @@
 //! Mailinator's endpoints for injecting mails, for webhooks and for streaming new mails.
 
-use super::super::{
-    letter::{Entry, Letter},
-    one_line,
-};
-use super::{Flag, PathScope};
-use crate::{
-    mailbox::mailboxes::{Mailboxes, Scope},
-    web::{
-        live::{LiveEvent, ScopeEvents},
-        serve::{answer::Fault, app::App, client::Client, request_body::ChargedBody, scope::QueryParams},
-    },
-};
+use std::{convert::Infallible, net::IpAddr, sync::Arc};
+
 use axum::{
     Extension, Json,
     extract::State,
@@ -25,7 +15,19 @@ use futures_util::stream;
 use mail_builder::MessageBuilder;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use std::{convert::Infallible, net::IpAddr, sync::Arc};
+
+use super::super::{
+    letter::{Entry, Letter},
+    one_line,
+};
+use super::{Flag, PathScope};
+use crate::{
+    mailbox::mailboxes::{Mailboxes, Scope},
+    web::{
+        live::{LiveEvent, ScopeEvents},
+        serve::{answer::Fault, app::App, client::Client, request_body::ChargedBody, scope::QueryParams},
+    },
+};
 
 /// A mail submitted through the API.
 #[derive(Deserialize)]

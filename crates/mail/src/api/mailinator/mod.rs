@@ -6,7 +6,6 @@
 
 mod deliver;
 
-use deliver::{inject, stream_of, webhook};
 use std::{sync::Arc, time::Duration};
 
 use axum::{
@@ -45,6 +44,8 @@ use crate::{
         when,
     },
 };
+
+use deliver::{inject, stream_of, webhook};
 
 /// Default page size, as in Mailinator.
 const LIMIT: usize = 50;

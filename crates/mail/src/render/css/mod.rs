@@ -19,16 +19,7 @@ mod allowed;
 mod limits;
 mod words;
 
-use allowed::{
-    ALWAYS, FUNCTIONS, IDLE, KEYFRAMES, NEVER, OF_THE_DOCUMENT, PICTURES, RUNNING, SHAPES, WITH_RULES,
-};
-pub(crate) use limits::{
-    CSS_BYTES_MAX, CSS_DECLARATIONS_MAX, CSS_DEPTH_MAX, CSS_RULES_MAX, CSS_SELECTORS_MAX, CssLimit,
-};
-use limits::{WRITTEN_BYTES_MAX, WRITTEN_MAX};
 use std::{borrow::Cow, collections::HashMap, fmt::Write as _};
-pub(super) use words::is_simple;
-use words::{is_plain, trim};
 
 use cssparser::{
     AtRuleParser, CowRcStr, DeclarationParser, ParseError, Parser, ParserState, QualifiedRuleParser,
@@ -41,6 +32,16 @@ use super::{
     html::RemovedCounts,
     sources::{RemoteHost, Source, Sources},
 };
+
+use allowed::{
+    ALWAYS, FUNCTIONS, IDLE, KEYFRAMES, NEVER, OF_THE_DOCUMENT, PICTURES, RUNNING, SHAPES, WITH_RULES,
+};
+pub(crate) use limits::{
+    CSS_BYTES_MAX, CSS_DECLARATIONS_MAX, CSS_DEPTH_MAX, CSS_RULES_MAX, CSS_SELECTORS_MAX, CssLimit,
+};
+use limits::{WRITTEN_BYTES_MAX, WRITTEN_MAX};
+pub(super) use words::is_simple;
+use words::{is_plain, trim};
 
 /// Sanitizer of the style sheets and attributes of one mail.
 pub(super) struct Css<'a> {

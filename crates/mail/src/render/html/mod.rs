@@ -17,8 +17,6 @@ mod escape;
 #[cfg(test)]
 mod tests;
 
-use escape::{HEAD, escape_text, escape_value};
-pub(crate) use escape::{escape, of_text};
 use std::collections::HashMap;
 
 use html5ever::{Attribute, QualName, interface::QuirksMode, ns};
@@ -32,6 +30,9 @@ use super::{
     sources::{RemoteHost, Source, Sources, is_one_of, scheme},
     tree::{Content, Id, Step, Tree},
 };
+
+use escape::{HEAD, escape_text, escape_value};
+pub(crate) use escape::{escape, of_text};
 
 /// Maximum number of bytes at the beginning of the HTML that are sanitized and shown.
 pub const HTML_BYTES_MAX: usize = 2 * 1024 * 1024;

@@ -1,5 +1,7 @@
 //! Tests of hostile mails, which must be cheap to process and harmless to show.
 
+use std::{collections::HashMap, fmt::Write as _};
+
 use super::super::{
     Notice,
     cost::HtmlLimit,
@@ -7,7 +9,6 @@ use super::super::{
     *,
 };
 use super::{body, clean, with};
-use std::{collections::HashMap, fmt::Write as _};
 
 /// Hostile mails are processed quickly; slow processing fails the test by its time limit.
 #[test]

@@ -1,6 +1,4 @@
 mod hostile;
-pub(super) use hostile::assert_harmless;
-use hostile::tricks;
 use std::collections::HashMap;
 
 use mail_parser::HeaderName;
@@ -12,6 +10,9 @@ use super::{
     html::{DisplayOptions, RemoteContent, SanitizedHtml},
     *,
 };
+
+pub(super) use hostile::assert_harmless;
+use hostile::tricks;
 
 pub(super) fn clean(source: &str, remote: RemoteContent) -> SanitizedHtml {
     html::clean(

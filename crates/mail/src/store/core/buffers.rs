@@ -1,8 +1,9 @@
 //! Buffers shared by a core's connections. Buffers are cleared and reused, and bounded in number and size.
 
+use engine::cores::clock;
+
 use super::{CONNECTION_BYTES, Core, SPARE_BYTES_MAX, SPARE_MAX, SPARE_WAITING_MAX};
 use crate::smtp::session::PendingReply;
-use engine::cores::clock;
 
 impl Core {
     /// Writes the current date in the form of the Received field.

@@ -1,5 +1,13 @@
 //! Kinds of log records, and messages between the cores of the mail store.
 
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
+
+use engine::log::Kind;
+use tokio::sync::oneshot;
+
 use crate::{
     mailbox::mailboxes::{Event, MailId, Scope, StoredPage, Summary, Unavailable},
     smtp::ListenerKind as Listening,
@@ -8,12 +16,6 @@ use crate::{
         index::{NewEntry, Place},
     },
 };
-use engine::log::Kind;
-use std::{
-    net::{IpAddr, SocketAddr},
-    sync::Arc,
-};
-use tokio::sync::oneshot;
 
 /// A mail with its recipients.
 pub(crate) const MAIL: Kind = Kind(1);

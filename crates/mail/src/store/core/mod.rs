@@ -7,11 +7,6 @@ mod buffers;
 mod messages;
 mod owner;
 
-pub(crate) use messages::{
-    Arrival, HURRIED, InboxRemoval, ListEntry, MAIL, Message, NOTED, PART, Question, UNLINKED,
-};
-use owner::{CORE_BITS, EPOCH_MS, HASH_BITS, NS_A_MS, NUMBER_BITS, hash8};
-pub(crate) use owner::{CORES_MAX, name_without_inbox, owner, owner_of_mail};
 use std::{
     cell::{Cell, RefCell},
     sync::{
@@ -55,6 +50,12 @@ use crate::{
         summary_cache::SummaryCache,
     },
 };
+
+pub(crate) use messages::{
+    Arrival, HURRIED, InboxRemoval, ListEntry, MAIL, Message, NOTED, PART, Question, UNLINKED,
+};
+use owner::{CORE_BITS, EPOCH_MS, HASH_BITS, NS_A_MS, NUMBER_BITS, hash8};
+pub(crate) use owner::{CORES_MAX, name_without_inbox, owner, owner_of_mail};
 
 /// State that all cores share.
 pub(crate) struct SharedState {

@@ -1,11 +1,12 @@
 //! An entry of the index: one mail in one inbox.
 
+use std::sync::Arc;
+
 use super::chain::{Chain, Link};
 use crate::{
     mailbox::mailboxes::{Inbox, MailId},
     store::record::Part,
 };
-use std::sync::Arc;
 
 /// Indexes of the three chains that an entry is in.
 pub(super) const BY_INBOX: usize = 0;

@@ -31,25 +31,26 @@ mod table;
 mod tests;
 mod walk;
 
-use entry::{BY_ALL, BY_DOMAIN, BY_INBOX, DomainSlot, Entry, InboxSlot};
-pub(crate) use entry::{NewEntry, Place, RemovedMail, Role};
-use queue::{due_s, queue};
 use std::{collections::HashMap, sync::Arc};
-pub(crate) use walk::{StepOutcome, WalkControl};
 
 use bheap::PageQueue;
 use engine::log::Location;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-pub(crate) use crate::store::index::expire_early::{EarlyExpiry, EarlyExpiryOutcome};
 use crate::{
     mailbox::mailboxes::{Inbox, MailId, Scope},
     store::record::Part,
 };
+
+pub(crate) use crate::store::index::expire_early::{EarlyExpiry, EarlyExpiryOutcome};
 use chain::{Chain, Link, NONE};
+use entry::{BY_ALL, BY_DOMAIN, BY_INBOX, DomainSlot, Entry, InboxSlot};
+pub(crate) use entry::{NewEntry, Place, RemovedMail, Role};
 use large::LargeMailParts;
+use queue::{due_s, queue};
 use slab::Slab;
 use table::SlotTable;
+pub(crate) use walk::{StepOutcome, WalkControl};
 
 /// Maximum memory that an index without mails keeps for later mails.
 const EMPTY_BYTES_MAX: usize = 1 << 20;

@@ -8,8 +8,6 @@ mod newest;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use newest::Record;
-use newest::{ByAge, NewestRecords, READ_TIMES_MAX};
 use std::{
     collections::{HashMap, HashSet},
     io,
@@ -42,6 +40,9 @@ use crate::{
         shared_bodies::SharedBody,
     },
 };
+
+pub(crate) use newest::Record;
+use newest::{ByAge, NewestRecords, READ_TIMES_MAX};
 
 /// Size of a segment: the parts of large mails fit into it, and the log's memory consists of such buffers.
 pub(crate) const SEGMENT_BYTES: u32 = 16 << 20;

@@ -1,5 +1,10 @@
 //! The newest records of a log, kept within the memory that recovery may use.
 
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+
+use engine::log::Location;
+
 use crate::{
     mailbox::mailboxes::{Inbox, MailId},
     store::{
@@ -7,10 +12,6 @@ use crate::{
         record::{self, Part},
     },
 };
-use engine::log::Location;
-use std::sync::Arc;
-
-use std::collections::BinaryHeap;
 
 /// A record with its entries, one for each of its inboxes.
 pub(crate) struct Record {

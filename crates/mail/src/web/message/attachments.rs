@@ -1,5 +1,16 @@
 //! A mail's source and its attachments, as downloads.
 
+use std::sync::Arc;
+
+use axum::{
+    body::Bytes,
+    extract::{Query, State},
+    http::{HeaderName, HeaderValue, header},
+    response::{IntoResponse, Response},
+};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Deserialize;
+
 use super::{fetch, named};
 use crate::web::{
     serve::{
@@ -14,15 +25,6 @@ use crate::{
     mailbox::mailboxes::{Mail, Mailboxes},
     render::{Attachment, ParsedMail, StepLimit, cut, html::picture_type},
 };
-use axum::{
-    body::Bytes,
-    extract::{Query, State},
-    http::{HeaderName, HeaderValue, header},
-    response::{IntoResponse, Response},
-};
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use serde::Deserialize;
-use std::sync::Arc;
 
 /// Serves the raw mail for download.
 pub(in crate::web) async fn raw<M: Mailboxes>(

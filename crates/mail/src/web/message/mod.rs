@@ -6,12 +6,7 @@ mod tests;
 mod text;
 mod view_choice;
 
-pub(super) use attachments::{attachment, raw};
-pub(crate) use attachments::{download, part_of, saved};
 use std::sync::Arc;
-pub(crate) use text::linked;
-use text::{from, joined, to};
-use view_choice::{HtmlView, Kind, ViewParams, Width};
 
 use askama::Template;
 use axum::{
@@ -44,6 +39,12 @@ use crate::{
         html::{DisplayOptions, RemoteContent, SanitizedHtml, is_image},
     },
 };
+
+pub(super) use attachments::{attachment, raw};
+pub(crate) use attachments::{download, part_of, saved};
+pub(crate) use text::linked;
+use text::{from, joined, to};
+use view_choice::{HtmlView, Kind, ViewParams, Width};
 
 /// Maximum number of bytes of the source that are shown; the whole source can be downloaded.
 const SOURCE_BYTES_MAX: usize = 256 * 1024;

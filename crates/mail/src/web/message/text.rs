@@ -1,5 +1,7 @@
 //! A mail's addresses and text, as a page shows them.
 
+use mail_parser::HeaderName as Field;
+
 use crate::{
     mailbox::mailboxes::Mail,
     render::{
@@ -8,7 +10,6 @@ use crate::{
         html::escape,
     },
 };
-use mail_parser::HeaderName as Field;
 
 /// Maximum number of addresses of a field that are shown.
 const ADDRESSES_MAX: usize = 50;

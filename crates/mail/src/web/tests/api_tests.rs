@@ -1,14 +1,16 @@
 //! Tests of events and of Mailpit's API, with requests as other programs' clients send them.
 
-use super::super::{serve::config::BODY_BYTES_MAX, *};
-use super::{PATIENCE, Site, next_event};
-use engine::cores::clock;
-use futures_util::StreamExt;
-use serde_json::{Value, json};
 use std::{
     io::{BufRead, BufReader, Read, Write},
     time::Duration,
 };
+
+use engine::cores::clock;
+use futures_util::StreamExt;
+use serde_json::{Value, json};
+
+use super::super::{serve::config::BODY_BYTES_MAX, *};
+use super::{PATIENCE, Site, next_event};
 
 #[test]
 fn arrivals_and_deletions_are_told_live() {

@@ -1,6 +1,5 @@
 //! Settings of the accelerator.
 
-pub(crate) use limits::{CACHE_LIMIT_SETTINGS, LIMITS};
 use std::net::{IpAddr, SocketAddr};
 
 use cache::config::{Admission, ClientRule, CookieRule, ReadMode};
@@ -12,6 +11,8 @@ use crate::settings::{
     units::{duration_text, parse_duration, parse_size, size_text},
     value,
 };
+
+pub(crate) use limits::{CACHE_LIMIT_SETTINGS, LIMITS};
 
 mod bounded;
 mod compression;

@@ -5,13 +5,11 @@ mod limits;
 mod tests;
 mod values;
 
-pub(crate) use limits::{MAIL_LIMIT_SETTINGS, MAIL_LIMITS};
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
     path::PathBuf,
     sync::Arc,
 };
-use values::{domain, durability, host_name, http_host, narrow, store_size};
 
 use engine::{network::Network, tls::certificates::Certificates};
 use mail::{
@@ -31,6 +29,9 @@ use crate::{
         value,
     },
 };
+
+pub(crate) use limits::{MAIL_LIMIT_SETTINGS, MAIL_LIMITS};
+use values::{domain, durability, host_name, http_host, narrow, store_size};
 
 /// Default address of the admin server when mail runs alone.
 pub(crate) const MAIL_ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9182);

@@ -1,10 +1,11 @@
 //! Parsers and formatters of mail's setting values: rates, sizes, names and counts.
 
+use mail::config::{Durability, STORE_BYTES_MIN};
+
 use crate::settings::{
     any_count, one_or_more,
     units::{parse_size, size_text},
 };
-use mail::config::{Durability, STORE_BYTES_MIN};
 
 /// Parses a rate, which is a number per minute.
 pub(super) fn rate(text: &str) -> Result<u32, String> {

@@ -1,5 +1,22 @@
 //! One turn of the event loop on an HTTP/1 connection: reads once and answers all requests that memory can answer.
 
+use std::{
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use engine::{
+    cores::{clock, watch::Phase},
+    sys::span::Part,
+};
+use wire::{
+    http1::{
+        framing::{Framing, request_framing},
+        head::{Progress, may_end_in, parse_request},
+    },
+    http2::frame::PREFACE,
+};
+
 use super::{
     ANSWER_BYTES_A_REQUEST, AnswerProgress, Connection, OUT_BYTES_MAX, READ_BYTES_LITTLE, READ_BYTES_SHARED,
     StopReason, TURN_REQUESTS_LITTLE, TURN_REQUESTS_MAX, TURN_REQUESTS_SHARED, TurnOutcome, head_limits,
@@ -20,21 +37,6 @@ use crate::{
         hit,
         state::{Slow, Trust},
     },
-};
-use engine::{
-    cores::{clock, watch::Phase},
-    sys::span::Part,
-};
-use std::{
-    sync::Arc,
-    task::{Context, Poll},
-};
-use wire::{
-    http1::{
-        framing::{Framing, request_framing},
-        head::{Progress, may_end_in, parse_request},
-    },
-    http2::frame::PREFACE,
 };
 
 impl Connection {
