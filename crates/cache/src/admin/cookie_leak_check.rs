@@ -49,8 +49,8 @@ pub(crate) fn compare(core: &Core, request: &Request, hash: Hash, key: &[u8]) {
     tracing::warn!(
         host = %String::from_utf8_lossy(key::authority(primary)),
         path = %String::from_utf8_lossy(path),
-        "visitors with different cookies get different answers, but max-age lets all of them share one: if the page is \
-         personal, let the origin send private, or use --cookies strict (logged once per site)"
+        "answers differ from visitor to visitor by cookie, but max-age lets all visitors share one: if the page is \
+         personal, have the origin send private, or set --cookies strict (logged once per site)"
     );
 }
 

@@ -194,7 +194,7 @@ impl Peer {
         let is_news = self.streak.fetch_add(1, Relaxed) == 0;
         self.out_until_ms.store(now_ms + self.back_off_ms(), Relaxed);
         if is_news {
-            tracing::warn!(peer = %self.name, why, "peer unreachable: its keys are fetched from the origin");
+            tracing::warn!(peer = %self.name, why, "peer unreachable: requests for its keys go to the origin");
         }
     }
 

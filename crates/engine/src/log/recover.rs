@@ -288,7 +288,7 @@ fn survey(shared: &LogState, segment: u32, scratch: &mut Option<Words>) -> io::R
     let (start, footer) = match read_ends(shared, segment) {
         Ok(ends) => ends,
         Err(error) => {
-            tracing::error!(%error, segment, "cannot read a segment: set aside");
+            tracing::error!(%error, segment, "cannot read a segment: segment set aside");
             return set_aside(0);
         }
     };
@@ -319,7 +319,7 @@ fn survey(shared: &LogState, segment: u32, scratch: &mut Option<Words>) -> io::R
                 return Ok(Some(surveyed));
             }
             Err(TableFault::Io(error)) => {
-                tracing::error!(%error, segment, "cannot read a segment: set aside");
+                tracing::error!(%error, segment, "cannot read a segment: segment set aside");
                 return set_aside(life);
             }
             Err(TableFault::Damaged) => surveyed.table_damaged = true,
@@ -327,7 +327,7 @@ fn survey(shared: &LogState, segment: u32, scratch: &mut Option<Words>) -> io::R
     }
     let mut bytes = vec![0; shared.table.segment_bytes];
     if let Err(error) = shared.disk.read(shared.table.start(segment), &mut bytes) {
-        tracing::error!(%error, segment, "cannot read a segment: set aside");
+        tracing::error!(%error, segment, "cannot read a segment: segment set aside");
         return set_aside(life);
     }
     let (entries, torn) = roll_forward(&bytes, shared.seed, life);

@@ -413,7 +413,7 @@ impl Outputs {
         if let Some(others) = self.told_of_slow.admit_line(clock::monotonic_ms()) {
             tracing::warn!(
                 cid = connection.cid, address = %connection.address, name, pending_bytes = connection.outbox.bytes(),
-                subject, reason = why.reason(), others, "slow consumer disconnected (others: not logged before)",
+                subject, reason = why.reason(), others, "slow consumer disconnected (others: disconnects not logged since the last message)",
             );
         }
         transaction::cut_off(self.scribe.as_ref(), connection, why, subject);

@@ -142,7 +142,7 @@ where
             Ok(None) => None,
             Err(fault) => {
                 list.app.counters.add(Counter::ListsBroken, 1);
-                tracing::warn!("list of mails interrupted: {fault}");
+                tracing::warn!("sending a list of mails was interrupted: {fault}");
                 Some((Err(io::Error::other(fault)), None))
             }
         }
@@ -223,7 +223,7 @@ where
             Ok(None) => None,
             Err(fault) => {
                 lines.app.counters.add(Counter::ListsBroken, 1);
-                tracing::warn!("list of mails interrupted: {fault}");
+                tracing::warn!("sending a list of mails was interrupted: {fault}");
                 Some((Err(io::Error::other(fault)), None))
             }
         }

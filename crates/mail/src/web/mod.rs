@@ -212,7 +212,7 @@ async fn run<M: Mailboxes>(
     }
     forget_marks.abort();
     if tokio::time::timeout(DRAIN, app.end_all()).await.is_err() {
-        tracing::warn!("mails deleted a moment ago may still be stored");
+        tracing::warn!("recently deleted mails may still be on disk");
     }
 }
 

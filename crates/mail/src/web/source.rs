@@ -48,7 +48,7 @@ pub(crate) async fn source<M: Mailboxes>(
             Ok(None) => None,
             Err(fault) => {
                 rest.app.counters.add(Counter::SourcesBroken, 1);
-                tracing::warn!("source of a mail interrupted: {fault}");
+                tracing::warn!("sending the source of a mail was interrupted: {fault}");
                 Some((Err(io::Error::other(fault)), None))
             }
         }

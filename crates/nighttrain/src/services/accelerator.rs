@@ -159,8 +159,7 @@ impl Accelerator {
             let share = accelerator.clustered.as_ref().and_then(ClusterCertStore::of);
             if share.is_none() && accelerator.clustered.is_some() && certificates.are_obtained() {
                 tracing::warn!(
-                    "accelerators of the cluster do not share certificates: each obtains its own, and answers only its \
-                     own challenges; set cluster-secret to share them"
+                    "each accelerator of the cluster obtains certificates of its own; set cluster-secret to share them"
                 );
             }
             certificates.begin(share)?;

@@ -239,7 +239,7 @@ impl RunningCommand {
         if new.settings.log != self.in_force.settings.log
             && let Err(error) = self.filter.change(&new.settings.log)
         {
-            tracing::error!("reload: log: {error}");
+            tracing::error!("reload: cannot change the log: {error}");
         }
         if let (Some(token), Some(path)) = (&self.token, &self.at_start.settings.admin_token_file) {
             match admin::read_token("admin-token-file", path) {
@@ -378,7 +378,7 @@ impl Signals {
         tokio::select! {
             drained = drained => match drained {
                 Ok(Ok(true)) => tracing::info!("stopped: {whole}"),
-                Ok(Ok(false)) => tracing::warn!("stopped: {cut}"),
+                Ok(Ok(false)) => tracing::warn!("stopped with work unfinished: {cut}"),
                 Ok(Err(failure)) => return Err(failure),
                 Err(error) => return Err(Failure::Failed(format!("the drain was interrupted: {error}"))),
             },

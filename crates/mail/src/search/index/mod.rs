@@ -157,7 +157,7 @@ impl Index {
                 Ok(sheet) if is_sheet && number.is_some() => {
                     if sheet.is_outdated() {
                         let file = path.display();
-                        tracing::info!(%file, mails = sheet.mails(), "search index segment of the previous version: in use until rebuilt");
+                        tracing::info!(%file, mails = sheet.mails(), "search index segment has the previous format: in use until rebuilt");
                     }
                     state.sheets.push(Arc::new(sheet));
                 }

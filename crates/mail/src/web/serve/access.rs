@@ -219,8 +219,8 @@ impl<M: Mailboxes> App<M> {
             NoteOutcome::Full => {
                 self.counters.add(Counter::ProxiesFull, 1);
                 tracing::warn!(
-                    "too many proxies in mail-readers do not name their clients: only addresses that a trusted proxy \
-                     names are readers until a restart"
+                    "too many proxies in mail-readers send no client address: until a restart, only clients whose \
+                     address a trusted proxy sends may read mail"
                 );
             }
             NoteOutcome::Known => {}

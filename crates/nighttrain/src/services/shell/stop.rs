@@ -72,7 +72,7 @@ pub(super) fn end_in_time(times: &[Duration]) {
     let thread = thread::Builder::new().name("stop-limit".to_owned()).spawn(move || {
         // If the process ends earlier, this thread ends with it.
         thread::park_timeout(limit);
-        tracing::error!("stopped at once: the stop took longer than {limit:?}");
+        tracing::error!("stopped at once: the graceful stop took longer than {limit:?}");
         std::process::exit(1);
     });
     if let Err(error) = thread {
