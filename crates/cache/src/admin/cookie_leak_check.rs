@@ -30,13 +30,15 @@ const COMPARED_BYTES_MAX: u64 = 64 << 10;
 /// for the same address. Runs on the owner's core, after the answer was stored under this hash and key.
 pub(crate) fn compare(core: &Core, request: &Request, hash: Hash, key: &[u8]) {
     let head = request.head();
-    let Some(cookie) = head.known(KnownHeader::Cookie).map(|cookie| core.store.hash(cookie)) else { return };
-    let turn = core.reader.turn();
+    let Some(cookie) = head.known(KnownHeader::Cookie).map(|cookie| core.storage.store.hash(cookie)) else {
+        return;
+    };
+    let turn = core.storage.reader.turn();
     let Lookup::Hit(object) = turn.lookup(hash, key) else { return };
     let Some(content) = content_of(core, &object) else { return };
     let fetched_s = store_s(engine::cores::clock::unix_s());
     let sample = Sample { cookie: cookie.word(), content, fetched_s };
-    if !core.samples.borrow_mut().differs(hash.word(), sample) {
+    if !core.observers.cookie_leaks.borrow_mut().differs(hash.word(), sample) {
         return;
     }
     core.count(Counter::SharedPagesDiffer);
@@ -65,5 +67,5 @@ fn content_of(core: &Core, object: &Object<'_>) -> Option<u64> {
     } else if !object.is_in_parts() {
         copy_body(object, 0..object.body_bytes().min(COMPARED_BYTES_MAX), &mut bytes);
     }
-    Some(core.store.hash(&bytes).word())
+    Some(core.storage.store.hash(&bytes).word())
 }

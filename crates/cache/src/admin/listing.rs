@@ -125,9 +125,9 @@ fn look(
     }
     let primary = key::primary(&key);
     let is_variant = primary.len() < key.len();
-    let (own, address) = (core.store.hash(&key), core.store.hash(primary));
+    let (own, address) = (core.storage.store.hash(&key), core.storage.store.hash(primary));
     let hashes = (if is_variant { key::hash_of_variant(address, own) } else { own }, address);
-    let verdict = core.invalidations.judge(object, &mut meta, hashes, None, now_s);
+    let verdict = core.purging.invalidations.judge(object, &mut meta, hashes, None, now_s);
     if verdict == Verdict::Hard || u64::from(object.expires_s()) <= now_s {
         return None;
     }

@@ -31,7 +31,7 @@ pub(crate) async fn restore(hash: Hash, key: &[u8], cold: FileRecord) {
     let Some(payload) = whole(hash, cold).await else { return };
     let Some(image) = Image::parse(&payload) else { return };
     // After a revalidation the object's current head is in a separate record.
-    let head_at = with_core(|core| core.shard.borrow().cold_head(hash));
+    let head_at = with_core(|core| core.storage.shard.borrow().cold_head(hash));
     let head_payload = match head_at {
         None => Vec::new(),
         Some(at) => match whole(hash, at).await {
@@ -57,7 +57,7 @@ async fn whole(hash: Hash, cold: FileRecord) -> Option<Vec<u8>> {
         Err(Unread::Damaged) => {
             with_core(|core| {
                 // If the segment was reused during the read, the object was evicted and is not damaged.
-                let log = core.file.as_ref().and_then(|file| file.log.get());
+                let log = core.storage.file.as_ref().and_then(|file| file.log.get());
                 if log.is_some_and(|log| log.segment_of(cold.location).is_some()) {
                     core.shard_mut().damaged(hash, cold.location);
                 }
@@ -89,8 +89,8 @@ pub(crate) async fn read(cold: FileRecord) -> Result<Vec<u8>, Unread> {
         Thread(log::Reader),
     }
     let by = with_core(|core| {
-        let Some(file) = &core.file else { return Err(Unread::Refused) };
-        if let Some(bytes) = core.shard.borrow().held(cold) {
+        let Some(file) = &core.storage.file else { return Err(Unread::Refused) };
+        if let Some(bytes) = core.storage.shard.borrow().held(cold) {
             return Ok(By::Memory(bytes));
         }
         if record_bytes > READ_BYTES_MAX - AROUND_BYTES {
@@ -108,7 +108,7 @@ pub(crate) async fn read(cold: FileRecord) -> Result<Vec<u8>, Unread> {
         By::Thread(log) => {
             let read = tokio::task::spawn_blocking(move || log.read(cold.location, payload_bytes)).await;
             with_core(|core| {
-                if let Some(file) = &core.file {
+                if let Some(file) = &core.storage.file {
                     file.large.set(file.large.get() - 1);
                 }
             });
@@ -128,7 +128,7 @@ pub(crate) async fn read(cold: FileRecord) -> Result<Vec<u8>, Unread> {
             let mut bytes = Vec::new();
             block.span().copy_to(&mut bytes);
             with_core(|core| {
-                let file = core.file.as_ref().ok_or(Unread::Refused)?;
+                let file = core.storage.file.as_ref().ok_or(Unread::Refused)?;
                 let log = file.log.get().ok_or(Unread::Refused)?;
                 let payload = log.payload_of(cold.location, &bytes).map(<[u8]>::len);
                 // No payload means that the segment was reused and the location now holds another record.

@@ -45,7 +45,7 @@ pub(crate) struct Large {
 impl Large {
     /// Begins to store an answer; returns `None` if the file does not accept it.
     pub(crate) fn begin(core: &Core, object: &NewObject<'_>) -> Option<Self> {
-        let file = core.file.as_ref().filter(|file| file.storing.get() < LARGE_FETCHES_MAX)?;
+        let file = core.storage.file.as_ref().filter(|file| file.storing.get() < LARGE_FETCHES_MAX)?;
         let log = file.log.get()?.clone();
         let filling = core.shard_mut().begin_large(object)?;
         file.storing.set(file.storing.get() + 1);
@@ -111,7 +111,7 @@ async fn in_time(
         };
         patience.waited(since.elapsed());
         if !is_made {
-            with_core(|core| core.shard.borrow().refused_large());
+            with_core(|core| core.storage.shard.borrow().refused_large());
             return Err(refused);
         }
     }
@@ -142,7 +142,7 @@ impl Patience {
 impl Drop for Large {
     fn drop(&mut self) {
         with_core(|core| {
-            if let Some(file) = &core.file {
+            if let Some(file) = &core.storage.file {
                 file.storing.set(file.storing.get() - 1);
             }
         });

@@ -91,8 +91,8 @@ impl Plan {
 /// Generates the boundary. An attacker cannot craft content that contains it, because the store's seed is
 /// secret.
 fn boundary(core: &Core, head: &[u8]) -> String {
-    let once = core.store.hash(&[head, b"1"].concat());
-    let twice = core.store.hash(&[head, b"2", &once.word().to_le_bytes()].concat());
+    let once = core.storage.store.hash(&[head, b"1"].concat());
+    let twice = core.storage.store.hash(&[head, b"2", &once.word().to_le_bytes()].concat());
     format!("{:016x}{:016x}", once.word(), twice.word())
 }
 

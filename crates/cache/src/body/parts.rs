@@ -92,7 +92,7 @@ pub(crate) async fn open(
     let InParts { list, range, trailers, origin_ms, is_sent } = found;
     let number = list.number_at(range.start);
     let are_there = with_core(|core| {
-        let Some(log) = core.file.as_ref().and_then(|file| file.log.get()) else { return false };
+        let Some(log) = core.storage.file.as_ref().and_then(|file| file.log.get()) else { return false };
         (number..=list.number_at(range.end - 1))
             .all(|number| list.part(number).is_some_and(|part| log.segment_of(part.cold.location).is_some()))
     });
@@ -225,7 +225,7 @@ async fn read_part(list: &PartsList, number: usize, wait_max: Duration) -> Resul
             Err(Unread::Damaged) => return Err(Unread::Damaged),
             Err(Unread::Refused) => {
                 let room = with_core(|core| {
-                    let file = core.file.as_ref()?;
+                    let file = core.storage.file.as_ref()?;
                     let log = file.log.get()?;
                     log.segment_of(part.cold.location).is_some().then(|| file.reads.room())
                 });
@@ -244,7 +244,7 @@ async fn read_part(list: &PartsList, number: usize, wait_max: Duration) -> Resul
 /// Reads a record's payload, unless it is already in memory or being read for another client.
 async fn read_once(cold: FileRecord) -> Result<Payload, Unread> {
     let place = with_core(|core| {
-        let file = core.file.as_ref()?;
+        let file = core.storage.file.as_ref()?;
         let (cell, is_shared) = file.parts.borrow_mut().place(cold.location);
         if is_shared {
             core.count(Counter::PartsShared);
@@ -260,7 +260,7 @@ async fn read_once(cold: FileRecord) -> Result<Payload, Unread> {
 /// Reports to the owner that the object has lost a part.
 fn lost(hash: Hash, key: &[u8], id: u64) {
     with_core(|core| {
-        let owner = core.store.owner(hash);
+        let owner = core.storage.store.owner(hash);
         if owner == core.index {
             core.shard_mut().lost_part(hash, key, id);
         } else if core.give(owner, Message::LostPart { hash, key: key.to_vec(), id }).is_err() {
@@ -280,8 +280,8 @@ impl Room {
         let reserved = timeout(FIRST_READ_WAIT_MAX, async {
             loop {
                 let reserved = with_core(|core| {
-                    let file = core.file.as_ref()?;
-                    Some(match PartsRoom::new(&core.accounts, client, file.parts_max) {
+                    let file = core.storage.file.as_ref()?;
+                    Some(match PartsRoom::new(&core.budgets.accounts, client, file.parts_max) {
                         // No other task runs on this thread between the refusal and the registration for the
                         // wake-up.
                         Err(Refusal::Full) => Err(Arc::clone(&file.parts_freed).notified_owned()),

@@ -147,7 +147,7 @@ pub(crate) fn are_wide(found: &InBlocks, ranges: &[Range<u64>], request: &Arc<Re
     numbers.dedup();
     let now_s = clock::unix_s();
     let missing = with_core(|core| {
-        let turn = core.reader.turn();
+        let turn = core.storage.reader.turn();
         numbers.iter().filter(|number| blocks.find(&turn, **number, now_s).is_none()).count()
     });
     let asked_bytes: u64 = ranges.iter().map(|range| range.end - range.start).sum();
@@ -222,7 +222,7 @@ impl Blocks {
     /// Builds the request for a slice.
     fn asked(&self, core: &Core, number: u32) -> Request {
         let mut key = self.request.key.clone();
-        let hash = self.place(&mut key, number, |key| core.store.hash(key));
+        let hash = self.place(&mut key, number, |key| core.storage.store.hash(key));
         self.request.of_block(
             &key,
             hash,
@@ -252,21 +252,21 @@ impl Blocks {
     }
 
     fn stored(&self, core: &Core) -> Option<PinnedObject> {
-        let turn = core.reader.turn();
+        let turn = core.storage.reader.turn();
         // Each use of a slice counts as a use of the object, because evicting the head loses all slices.
         let _ = turn.lookup(self.request.hash, &self.request.key);
         self.find(&turn, self.number, clock::unix_s())?.pin()
     }
 
     fn are_all_stored(&self, core: &Core) -> bool {
-        let turn = core.reader.turn();
+        let turn = core.storage.reader.turn();
         let last = Version::number_at(self.range.end - 1);
         last - self.number < LOOKED_FOR_MAX
             && (self.number..=last).all(|number| self.find(&turn, number, clock::unix_s()).is_some())
     }
 
     fn ask_ahead(&self, core: &Core, number: u32) {
-        let is_there = self.find(&core.reader.turn(), number, clock::unix_s()).is_some();
+        let is_there = self.find(&core.storage.reader.turn(), number, clock::unix_s()).is_some();
         if !is_there {
             fetch::prefetch(core, Arc::new(self.asked(core, number)));
         }

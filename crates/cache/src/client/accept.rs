@@ -77,7 +77,7 @@ pub(crate) async fn accept(listener: &Listener) {
         match listener.accept().await {
             Ok((stream, arrival)) => with_core(|core| {
                 core.count(Counter::Accepted);
-                match core.balance.hand_off_to(core.index) {
+                match core.clients.balance.hand_off_to(core.index) {
                     Some(to) => hand_off(core, to, stream, arrival),
                     None => admit(core, stream, arrival),
                 }
@@ -133,7 +133,7 @@ fn admit(core: &Core, stream: TcpStream, arrival: AcceptedConnection) {
     let announced = named_later.map(|share| Box::new((share, Arc::clone(clients))));
     let task = tokio::spawn(async move {
         let watch = Watch::new();
-        let watched = with_core(|core| WatchEntry(core.watches.borrow_mut().add(Arc::clone(&watch))));
+        let watched = with_core(|core| WatchEntry(core.clients.watches.borrow_mut().add(Arc::clone(&watch))));
         match announced {
             Some(announced) => {
                 Box::pin(serve_announced(stream, arrival, Arc::clone(&watch), *announced)).await;
@@ -150,7 +150,7 @@ struct WatchEntry(usize);
 
 impl Drop for WatchEntry {
     fn drop(&mut self) {
-        with_core(|core| core.watches.borrow_mut().remove(self.0));
+        with_core(|core| core.clients.watches.borrow_mut().remove(self.0));
     }
 }
 
@@ -184,8 +184,8 @@ impl ConnectionShare {
         } else {
             ClientKey::of_connection(address.ip(), number, &core.config.shared_networks)
         };
-        let Ok(charge) = core.accounts.charge(key, CONNECTIONS, 1) else {
-            let is_by_memory = core.are_connections_fitted.get();
+        let Ok(charge) = core.budgets.accounts.charge(key, CONNECTIONS, 1) else {
+            let is_by_memory = core.clients.are_connections_fitted.get();
             core.count(if is_by_memory {
                 Counter::ConnectionBytesRefused
             } else {
@@ -213,17 +213,18 @@ impl ConnectionShare {
 /// gives way to others.
 fn make_room(core: &Core) {
     let connections_max = core.config.limits.connections_max;
-    let is_short = core.connection_memory.is_short();
-    let are_many = core.balance.held(core.index) >= connections_max - connections_max / FEW_MORE_PARTS;
+    let is_short = core.budgets.connection_memory.is_short();
+    let are_many =
+        core.clients.balance.held(core.index) >= connections_max - connections_max / FEW_MORE_PARTS;
     if (is_short && !end_idle(core)) || are_many {
         end_waiting(core);
     }
-    if !core.connection_memory.has_room(PLAIN_BYTES) {
-        core.accounts.resize(CONNECTIONS, core.accounts.used(CONNECTIONS), 1);
-        core.are_connections_fitted.set(true);
-    } else if core.are_connections_fitted.get() && !is_short {
-        core.accounts.resize(CONNECTIONS, connections_max, 1);
-        core.are_connections_fitted.set(false);
+    if !core.budgets.connection_memory.has_room(PLAIN_BYTES) {
+        core.budgets.accounts.resize(CONNECTIONS, core.budgets.accounts.used(CONNECTIONS), 1);
+        core.clients.are_connections_fitted.set(true);
+    } else if core.clients.are_connections_fitted.get() && !is_short {
+        core.budgets.accounts.resize(CONNECTIONS, connections_max, 1);
+        core.clients.are_connections_fitted.set(false);
     }
 }
 
@@ -241,14 +242,14 @@ fn end_waiting(core: &Core) {
         let at_most_ms = u64::try_from(at_most.as_millis()).unwrap_or(u64::MAX);
         Some(deadline_ms.saturating_sub(at_most_ms)).filter(|&begun_ms| begun_ms <= before_ms)
     };
-    if core.watches.borrow_mut().end_earliest(EVICTION_LOOKS, begun) {
+    if core.clients.watches.borrow_mut().end_earliest(EVICTION_LOOKS, begun) {
         core.count(Counter::IdleEvicted);
     }
 }
 
 /// Ends the connection that has been idle longest. Returns whether there was one.
 fn end_idle(core: &Core) -> bool {
-    let is_ended = core.watches.borrow_mut().end_longest_idle(EVICTION_LOOKS);
+    let is_ended = core.clients.watches.borrow_mut().end_longest_idle(EVICTION_LOOKS);
     if is_ended {
         core.count(Counter::IdleEvicted);
     }
@@ -259,7 +260,7 @@ fn end_idle(core: &Core) -> bool {
 /// the process needs memory.
 pub(crate) fn give_way(core: &Core) {
     for _ in 0..GIVING_WAY_MAX {
-        if core.connection_memory.has_room(0) || !end_idle(core) {
+        if core.budgets.connection_memory.has_room(0) || !end_idle(core) {
             return;
         }
     }
@@ -270,8 +271,8 @@ struct Weight(usize);
 
 impl Weight {
     fn of(core: &Core, bytes: usize) -> Self {
-        core.connection_memory.add(bytes);
-        core.gauge(Counter::ConnectionBytes, core.connection_memory.bytes() as u64);
+        core.budgets.connection_memory.add(bytes);
+        core.gauge(Counter::ConnectionBytes, core.budgets.connection_memory.bytes() as u64);
         Self(bytes)
     }
 }
@@ -279,8 +280,8 @@ impl Weight {
 impl Drop for Weight {
     fn drop(&mut self) {
         with_core(|core| {
-            core.connection_memory.give_back(self.0);
-            core.gauge(Counter::ConnectionBytes, core.connection_memory.bytes() as u64);
+            core.budgets.connection_memory.give_back(self.0);
+            core.gauge(Counter::ConnectionBytes, core.budgets.connection_memory.bytes() as u64);
         });
     }
 }
@@ -373,7 +374,7 @@ async fn serve(stream: TcpStream, arrival: AcceptedConnection, is_secured: bool,
         return;
     }
     let peer = with_core(|core| Peer::new(arrival.address, is_secured, &core.config.trusted_proxies));
-    let member = with_core(|core| core.fair.join(arrival.address.ip()));
+    let member = with_core(|core| core.clients.turns.join(arrival.address.ip()));
     let transport = if transport.session().is_some_and(|session| session.protocol() == Some(b"h2")) {
         transport
     } else {
@@ -400,7 +401,7 @@ async fn serve_peer(stream: TcpStream, arrival: AcceptedConnection, watch: Arc<W
 
 async fn shake_hands(stream: TcpStream, watch: &Watch, early: &mut Vec<u8>) -> io::Result<Transport> {
     let (terms, _shaking) = with_core(|core| {
-        let terms = core.terms.clone().ok_or(io::ErrorKind::Unsupported)?;
+        let terms = core.clients.terms.clone().ok_or(io::ErrorKind::Unsupported)?;
         let at_most = core.config.limits.handshake_time_max;
         watch.wait(Phase::Head, clock::monotonic_ms(), at_most);
         HandshakeSlot::new(core).map(|shaking| (terms, shaking)).ok_or(io::ErrorKind::ResourceBusy)
@@ -419,19 +420,19 @@ struct HandshakeSlot {
 
 impl HandshakeSlot {
     fn new(core: &Core) -> Option<Self> {
-        let under_way = core.handshakes.get();
+        let under_way = core.clients.handshakes.get();
         if under_way >= core.config.limits.handshakes_max {
             core.count(Counter::HandshakesRefused);
             return None;
         }
-        core.handshakes.set(under_way + 1);
+        core.clients.handshakes.set(under_way + 1);
         Some(Self { _weight: Weight::of(core, HANDSHAKE_BYTES_MAX) })
     }
 }
 
 impl Drop for HandshakeSlot {
     fn drop(&mut self) {
-        with_core(|core| core.handshakes.set(core.handshakes.get() - 1));
+        with_core(|core| core.clients.handshakes.set(core.clients.handshakes.get() - 1));
     }
 }
 
@@ -446,9 +447,9 @@ struct OpenConnection {
 
 impl OpenConnection {
     fn new(core: &Core, held: Option<ConnectionSlot>, share: Option<ConnectionShare>) -> Self {
-        core.balance.opened(core.index);
-        core.rounds.stir();
-        core.gauge(Counter::Connections, core.balance.held(core.index) as u64);
+        core.clients.balance.opened(core.index);
+        core.storage.rounds.stir();
+        core.gauge(Counter::Connections, core.clients.balance.held(core.index) as u64);
         Self { _held: held, _share: share, _weight: Weight::of(core, PLAIN_BYTES) }
     }
 }
@@ -456,8 +457,8 @@ impl OpenConnection {
 impl Drop for OpenConnection {
     fn drop(&mut self) {
         with_core(|core| {
-            core.balance.closed(core.index);
-            core.gauge(Counter::Connections, core.balance.held(core.index) as u64);
+            core.clients.balance.closed(core.index);
+            core.gauge(Counter::Connections, core.clients.balance.held(core.index) as u64);
         });
     }
 }

@@ -92,7 +92,7 @@ pub(crate) async fn serve_peer(
             line_bytes_max: limits.request_line_bytes_max.min(limits.request_head_bytes_max)
                 + HEAD_BYTES_MORE,
         };
-        (core.peers.clone(), heads, limits.idle_time_max)
+        (core.origins.peers.clone(), heads, limits.idle_time_max)
     });
     let Some(peers) = peers else { return };
     let transport = Transport::plain(stream);
@@ -103,7 +103,7 @@ pub(crate) async fn serve_peer(
     while let Some(head_bytes) = serving.head(&mut came).await {
         let rest = came.split_off(head_bytes);
         let head = std::mem::replace(&mut came, rest);
-        if !serving.answer(&head).await || with_core(|core| core.draining.get()) {
+        if !serving.answer(&head).await || with_core(|core| core.is_draining.get()) {
             return;
         }
         stranger = None;
@@ -285,7 +285,7 @@ impl PeerConnection {
         let answer = Answer { varies: false, hsts_s: None, refresh: None, ..answer };
         let (prefix, sending) = with_core(|core| {
             core.count(Counter::PeerServed);
-            let out = &mut core.scratch.borrow_mut().out;
+            let out = &mut core.buffers.scratch.borrow_mut().out;
             out.clear();
             let sending =
                 deliver::begin(core, answer, known.asked, out, (&mut draft, self.client.sent_bytes));
@@ -329,7 +329,7 @@ fn tags_of_answer(core: &Core, request: &Request, answer: &Answer<'_>) -> Option
     if let Head::Fetched(response) = &answer.head {
         return Some(response.tag_words.clone());
     }
-    let turn = core.reader.turn();
+    let turn = core.storage.reader.turn();
     let fields =
         SentFields { head: &request.head(), visitor: request.visitor, manner: core.manner(request.site) };
     tags_of(&turn, &fields, request.primary())
@@ -346,7 +346,7 @@ fn tags_of(turn: &EpochGuard<'_>, fields: &SentFields<'_>, primary: &[u8]) -> Op
 /// Waits briefly for a purge that the requesting peer has already applied; purges reach every accelerator
 /// within milliseconds.
 async fn wait_for_purge(sequence: u64) {
-    let is_there = || with_core(|core| core.among.membership.applied() >= sequence);
+    let is_there = || with_core(|core| core.purging.cluster.membership.applied() >= sequence);
     let until = Instant::now() + BEHIND_MAX;
     while !is_there() && Instant::now() < until {
         sleep(BEHIND_PAUSE).await;
@@ -377,7 +377,7 @@ fn look(
         }
     };
     // The purge position is read before the lookup, so that no object purged up to it can be found.
-    let sequence = core.among.membership.applied();
+    let sequence = core.purging.cluster.membership.applied();
     let moment = Moment::now();
     let mut slots = HeaderSlots::new();
     let heads = HeadLimits { head_bytes_max: bytes.len(), line_bytes_max: bytes.len() };
@@ -390,7 +390,7 @@ fn look(
         return (declined(How::Declined, Counter::PeerRequestsMax), Some(known));
     }
     let is_plain = head.method == "GET" && matches!(request_framing(&head), Ok(Framing::None));
-    if !is_plain || !core.among.membership.may_serve() {
+    if !is_plain || !core.purging.cluster.membership.may_serve() {
         return (declined(How::Declined, Counter::PeerServedNot), Some(known));
     }
     if sequence < theirs {
@@ -398,7 +398,7 @@ fn look(
     }
     let (head, visitor) = Peer::of_ours(address).asks(head, &core.config.trusted_proxies);
     let (mut key, mut stored_head) = (Vec::new(), Vec::new());
-    let turn = core.reader.turn();
+    let turn = core.storage.reader.turn();
     let asked = hit::LookupRequest {
         head: &head,
         has_body: false,

@@ -22,17 +22,17 @@ const EXPIRIES_A_ROUND: usize = 4096;
 const EVICTIONS_A_ROUND: usize = 4096;
 /// Handles deadlines, expiries and eviction ahead of need, in bounded rounds, until none are due.
 pub(crate) async fn keep_house() {
-    let rounds = with_core(|core| Arc::clone(&core.rounds));
+    let rounds = with_core(|core| Arc::clone(&core.storage.rounds));
     loop {
         with_core(|core| {
-            core.watches.borrow_mut().sweep(clock::monotonic_ms());
-            core.accounts.give_way();
+            core.clients.watches.borrow_mut().sweep(clock::monotonic_ms());
+            core.budgets.accounts.give_way();
             accept::give_way(core);
         });
         let mut more = true;
         while more {
             more = with_core(|core| {
-                let mut shard = core.shard.borrow_mut();
+                let mut shard = core.storage.shard.borrow_mut();
                 let expired = shard.expire(core.expiry_now_s(), EXPIRIES_A_ROUND);
                 let evicting = shard.maintain(EVICTIONS_A_ROUND);
                 let copying = shard.copy_to_file();
@@ -49,15 +49,15 @@ pub(crate) async fn keep_house() {
 
 /// Returns the time until the next housekeeping of an idle core.
 fn due_in(core: &Core) -> Option<Duration> {
-    let idle = core.pool.borrow_mut().close_old();
+    let idle = core.origins.pool.borrow_mut().close_old();
     let is_lurking = ban_lurker::is_lurking(core);
     // While there are clients, housekeeping is due at once: clients have deadlines, and their hits admit
     // objects to the file.
-    if core.balance.held(core.index) > 0 {
+    if core.clients.balance.held(core.index) > 0 {
         return Some(Duration::ZERO);
     }
-    let file = (core.file.is_some() || is_lurking).then_some(FILE_EVERY);
-    let expiry = core.shard.borrow().next_expiry_s().map(|expires_s| {
+    let file = (core.storage.file.is_some() || is_lurking).then_some(FILE_EVERY);
+    let expiry = core.storage.shard.borrow().next_expiry_s().map(|expires_s| {
         Duration::from_secs(u64::from(expires_s.saturating_sub(core.expiry_now_s()))).min(EXPIRY_LOOK_MAX)
     });
     sooner(sooner(file, expiry), idle)

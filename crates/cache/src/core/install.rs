@@ -7,7 +7,7 @@ use std::{
 };
 
 use engine::{
-    cores::{Rounds, SteadyClock, clock, listener::Balance, mesh::Sender, watch::Watches},
+    cores::{Rounds, SteadyClock, clock, listener::Balance, mesh::Sender},
     journal::Scribe,
     meter::CoreCounters,
     store::{Shard, Store},
@@ -16,8 +16,9 @@ use engine::{
 use wire::http1::head::HeaderSlots;
 
 use super::{
-    CORE, Core, FileReads, HOUSEKEEPING_EVERY, Message, OUT_BYTES, Own, READ_BYTES, Scratch, VAIN_MS,
-    VERSIONS_DIFFER_MS, count_http2, with_core,
+    Budgets, Buffers, CORE, Clients, Core, Fetches, FileReads, HOUSEKEEPING_EVERY, Message, Names, OUT_BYTES,
+    Observers, Origins, Own, Purging, READ_BYTES, Scratch, Storage, VAIN_MS, VERSIONS_DIFFER_MS, count_http2,
+    with_core,
 };
 use crate::{
     admin::last_clients::LastClients,
@@ -95,69 +96,79 @@ impl Core {
         let config = &in_force.config;
         let parts_max = file.as_ref().map_or(0, |file| file.parts_max);
         let accounts = request_tasks::accounts(&config.limits, client_memory, parts_max);
+        let asked_places = if peers.is_some() { ASKED_PLACES } else { 1 };
         let own = Own {
             index,
-            among,
-            identity,
-            pseudonym,
-            reader: store.reader(index),
-            shard: RefCell::new(shard),
-            behind: Arc::default(),
-            rounds: Arc::new(Rounds::new(HOUSEKEEPING_EVERY)),
-            expiry_clock: SteadyClock::new(),
-            file,
-            in_flight: RefCell::default(),
-            pool: RefCell::new(Pool::new(&config.limits, count_http2)),
-            probes: RefCell::default(),
-            terms,
-            samples: RefCell::default(),
-            cookie_names: RefCell::default(),
-            lately: RefreshThrottle::default(),
-            vain: RefreshThrottle::lasting(VAIN_MS),
-            versions_differ: RefreshThrottle::lasting(VERSIONS_DIFFER_MS),
-            asked_of_peers: DirectMappedTable::new(if peers.is_some() { ASKED_PLACES } else { 1 }),
-            changed_here: DirectMappedTable::new(if peers.is_some() { ASKED_PLACES } else { 1 }),
-            peers,
-            askers: LastClients::default(),
-            coded_lately: RefreshThrottle::default(),
-            coders,
-            variants: Variants::default(),
-            queries: Queries::default(),
-            invalidations: Invalidations::new(purged),
-            book,
+            names: Names { identity, pseudonym, requests: Cell::new(0), started_ms: clock::unix_ms() },
             sender,
-            scratch: RefCell::new(Scratch {
-                // The parser refuses a head over the limit before the buffer is full; the rest has room for a
-                // TLS record.
-                read: vec![0; READ_BYTES.max(config.limits.request_head_bytes_max + READ_BYTES / 2)],
-                head: Vec::with_capacity(4096),
-                out: Vec::with_capacity(OUT_BYTES),
-                slots: HeaderSlots::new(),
-                key: Vec::with_capacity(4096),
-                drafts: Vec::new(),
-            }),
-            secured: RefCell::new(transport::Scratch::new()),
-            http2: RefCell::new(http2::Scratch::new(config)),
-            multiplexes: RefCell::default(),
-            accounts,
-            are_connections_fitted: Cell::new(false),
-            watches: RefCell::new(Watches::default()),
-            balance,
-            counters,
-            draining: Cell::new(false),
-            lender: RefCell::new(if store.lends() { Lender::open().ok() } else { None }),
-            copied_bytes: Cell::new(0),
-            passing,
-            held: client_memory.answers(&config.limits),
-            fair: Arc::default(),
-            pipes: Cell::new(0),
-            origin_http2: Cell::new(0),
-            turning_away: Cell::new(0),
-            connection_memory: client_memory.connections(&config.limits),
-            handshakes: Cell::new(0),
-            requests: Cell::new(0),
-            started_ms: clock::unix_ms(),
-            store,
+            is_draining: Cell::new(false),
+            storage: Storage {
+                reader: store.reader(index),
+                shard: RefCell::new(shard),
+                file,
+                behind: Arc::default(),
+                rounds: Arc::new(Rounds::new(HOUSEKEEPING_EVERY)),
+                expiry_clock: SteadyClock::new(),
+                lender: RefCell::new(if store.lends() { Lender::open().ok() } else { None }),
+                variants: Variants::default(),
+                queries: Queries::default(),
+                store,
+            },
+            fetches: Fetches {
+                in_flight: RefCell::default(),
+                refreshed_lately: RefreshThrottle::default(),
+                waited_in_vain: RefreshThrottle::lasting(VAIN_MS),
+                versions_differ: RefreshThrottle::lasting(VERSIONS_DIFFER_MS),
+                coded_lately: RefreshThrottle::default(),
+                coders,
+            },
+            origins: Origins {
+                pool: RefCell::new(Pool::new(&config.limits, count_http2)),
+                probes: RefCell::default(),
+                http2_connections: Cell::new(0),
+                peers,
+                asked_of_peers: DirectMappedTable::new(asked_places),
+                changed_here: DirectMappedTable::new(asked_places),
+            },
+            purging: Purging { invalidations: Invalidations::new(purged), purge_log: book, cluster: among },
+            clients: Clients {
+                balance,
+                watches: RefCell::default(),
+                turns: Arc::default(),
+                terms,
+                handshakes: Cell::new(0),
+                multiplexes: RefCell::default(),
+                pipes: Cell::new(0),
+                turning_away: Cell::new(0),
+                are_connections_fitted: Cell::new(false),
+            },
+            budgets: Budgets {
+                accounts,
+                held_bytes: client_memory.answers(&config.limits),
+                connection_memory: client_memory.connections(&config.limits),
+                copied_bytes: Cell::new(0),
+                passing,
+            },
+            buffers: Buffers {
+                scratch: RefCell::new(Scratch {
+                    // The parser refuses a head over the limit before the buffer is full; the rest has room for
+                    // a TLS record.
+                    read: vec![0; READ_BYTES.max(config.limits.request_head_bytes_max + READ_BYTES / 2)],
+                    head: Vec::with_capacity(4096),
+                    out: Vec::with_capacity(OUT_BYTES),
+                    slots: HeaderSlots::new(),
+                    key: Vec::with_capacity(4096),
+                    drafts: Vec::new(),
+                }),
+                tls: RefCell::new(transport::Scratch::new()),
+                http2: RefCell::new(http2::Scratch::new(config)),
+            },
+            observers: Observers {
+                counters,
+                last_clients: LastClients::default(),
+                cookie_leaks: RefCell::default(),
+                cookie_names: RefCell::default(),
+            },
         };
         transaction::install(scribe, config.log_secrets.clone());
         let before = CORE.replace(Some(Self::of(Rc::new(own), in_force)));

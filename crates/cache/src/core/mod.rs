@@ -11,14 +11,14 @@ pub(crate) mod identity_hasher;
 mod install;
 pub(crate) mod memory_need;
 mod messages;
+mod parts;
 pub(crate) mod store_file;
 #[cfg(test)]
 pub(crate) mod test_core;
 mod upstreams;
 
 use std::{
-    cell::{Cell, OnceCell, RefCell, RefMut},
-    collections::HashMap,
+    cell::{Cell, RefCell, RefMut},
     net::IpAddr,
     ops::Deref,
     rc::Rc,
@@ -27,55 +27,26 @@ use std::{
 };
 
 use engine::{
-    accounts::Accounts,
-    cores::{
-        Rounds, SteadyClock, behind::BackgroundBudget, clock, fair::TurnScheduler, listener::Balance,
-        mesh::Sender, watch::Watches,
-    },
-    holding::ClientMemoryBudget,
-    io::Reads,
-    log,
-    meter::CoreCounters,
-    store::{BodyLength, Hash, InsertRefusal, NewObject, Reader, Shard, Store},
-    sys::lend::Lender,
+    cores::{clock, mesh::Sender},
+    store::{BodyLength, Hash, InsertRefusal, NewObject, Shard},
     tls::session::Session,
 };
-use tokio::{sync::Notify, task::AbortHandle};
-use wire::http1::{
-    head::{HeaderSlots, RequestHead},
-    url::Scheme,
-};
+use wire::http1::{head::RequestHead, url::Scheme};
 
 use crate::{
-    admin::{cookie_names::CookieNames, cookie_samples::Samples, last_clients::LastClients},
-    body::{
-        growing::{PassingBudget, Window},
-        parts_in_memory::PartsInMemory,
-    },
-    client::{
-        http2::{self, Multiplexes},
-        limits::rates::TooMany,
-        tls_terms::TlsTerms,
-        transport,
-    },
+    body::growing::Window,
+    client::limits::rates::TooMany,
     config::Config,
-    core::direct_mapped_table::DirectMappedTable,
     counters::Counter,
-    encoding::codec_pool::Coders,
     error_page::Fault,
-    fetch::{
-        in_flight::InFlight, query_shares::Queries, refresh_throttle::RefreshThrottle, response::Response,
-        variants::Variants,
-    },
+    fetch::response::Response,
     head::{
-        response_head::{Flags, Identity, StoredMeta},
+        response_head::{Flags, StoredMeta},
         sent_fields::Manner,
     },
-    log::transaction::Draft,
-    origin::{self, MemberId, Pool},
-    peers::{Peers, purge_broadcast::ClusterHandle},
+    origin::{self},
     policy::RequestFacts,
-    purging::{bans::Subject, invalidations::Invalidations, purge_log::Book},
+    purging::bans::Subject,
     request::{
         Request,
         active_config::ActiveConfig,
@@ -90,40 +61,10 @@ pub(crate) use install::CoreSetup;
 pub(crate) use messages::{
     CoreBusy, HeadAnswer, Message, RING_PAUSE, RING_WAIT_MAX, StoreRequest, ToCode, UnlinkOutcome,
 };
+pub(crate) use parts::{
+    Budgets, Buffers, Clients, Fetches, FileReads, Names, Observers, Origins, Purging, Scratch, Storage,
+};
 pub(crate) use upstreams::{OfCore, SiteUpstreams, count_http2};
-
-/// A core's access to the store's file.
-pub(crate) struct FileReads {
-    pub(crate) reads: Reads,
-    /// Log of the file; empty while the file is being read at the start.
-    pub(crate) log: OnceCell<log::Reader>,
-    /// Current number of reads of large objects, each of which waits for the disk on a separate thread.
-    pub(crate) large: Cell<usize>,
-    /// Current number of answers that are stored in parts while they are sent to a client.
-    pub(crate) storing: Cell<usize>,
-    /// Parts that are being sent to clients.
-    pub(crate) parts: RefCell<PartsInMemory>,
-    /// Maximum number of parts in memory for clients
-    /// ([`PartsRoom`](crate::client::limits::request_tasks::PartsRoom)).
-    pub(crate) parts_max: usize,
-    /// Wakes answers that wait for room for parts.
-    pub(crate) parts_freed: Arc<Notify>,
-}
-
-/// Buffers of the thread; idle connections hold none.
-pub(crate) struct Scratch {
-    /// Buffer for bytes read from a client; at least as long as the largest head and [`READ_BYTES`].
-    pub(crate) read: Vec<u8>,
-    /// Copy of a stored head that is not sent unchanged.
-    pub(crate) head: Vec<u8>,
-    /// Answers gathered for the next write.
-    pub(crate) out: Vec<u8>,
-    /// Slots for the header fields of the request.
-    pub(crate) slots: HeaderSlots,
-    pub(crate) key: Vec<u8>,
-    /// Log records of the gathered answers.
-    pub(crate) drafts: Vec<Draft>,
-}
 
 /// Maximum number of bytes per read from a client: room for many pipelined requests, but small enough to keep
 /// one buffer per core.
@@ -167,98 +108,17 @@ impl Deref for Core {
 /// State of a core that does not depend on the configuration and lasts as long as the core runs.
 pub(crate) struct Own {
     pub(crate) index: usize,
-    /// Handle to the cluster, which decides whether stored answers may be served, and broadcasts purges.
-    pub(crate) among: ClusterHandle,
-    /// Name for `Via` and `Cache-Status`, ready to be copied.
-    pub(crate) identity: Identity,
-    /// Name for the `Via` field of requests to origins, unique to this instance.
-    pub(crate) pseudonym: Arc<str>,
-    pub(crate) store: Arc<Store>,
-    pub(crate) reader: Reader,
-    /// Shard of the store; use [`Core::shard_mut`] to change it.
-    pub(crate) shard: RefCell<Shard>,
-    /// Budget for background steps, so that fetches for the store wait until ready answers have been sent.
-    pub(crate) behind: Arc<BackgroundBudget>,
-    /// Schedule of housekeeping.
-    pub(crate) rounds: Arc<Rounds>,
-    expiry_clock: SteadyClock,
-    /// Access to the store's file; `None` if the store is in memory only.
-    pub(crate) file: Option<FileReads>,
-    pub(crate) in_flight: RefCell<InFlight>,
-    /// Connections to origins.
-    pub(crate) pool: RefCell<Pool>,
-    /// Probe tasks of the origins' servers, on the first core only.
-    probes: RefCell<HashMap<MemberId, AbortHandle>>,
-    /// TLS terms; `None` without TLS.
-    pub(crate) terms: Option<Arc<TlsTerms>>,
-    pub(crate) samples: RefCell<Samples>,
-    pub(crate) cookie_names: RefCell<CookieNames>,
-    pub(crate) lately: RefreshThrottle,
-    /// Objects for whose fetch some requests have waited in vain. For [`VAIN_MS`] each request for them
-    /// fetches from the origin itself and does not wait.
-    pub(crate) vain: RefreshThrottle,
-    /// Sliced objects for which a slice of another version arrived. If this happens again within
-    /// [`VERSIONS_DIFFER_MS`], the object is marked as hit-for-miss.
-    pub(crate) versions_differ: RefreshThrottle,
-    /// Peers that share keys with this accelerator.
-    pub(crate) peers: Option<Arc<Peers>>,
-    /// Time at which a peer was last asked for an address, by the address's hash.
-    pub(crate) asked_of_peers: DirectMappedTable<u64>,
-    /// Hashes of addresses that a client of this accelerator has changed by an unsafe request and that were
-    /// not yet reported to the owning peer.
-    pub(crate) changed_here: DirectMappedTable<bool>,
-    /// Last client of each object answered on this core.
-    pub(crate) askers: LastClients,
-    /// Encoded variants that the owner was recently asked to make.
-    pub(crate) coded_lately: RefreshThrottle,
-    /// Handle to the coding thread; `None` in a test of a single core, where nothing is encoded.
-    pub(crate) coders: Option<Coders>,
-    /// Number of new variants that each address may still store.
-    pub(crate) variants: Variants,
-    /// Bytes of the store used by URLs that differ only in their query, by path.
-    pub(crate) queries: Queries,
-    pub(crate) invalidations: Invalidations,
-    pub(crate) book: Arc<Book>,
+    pub(crate) names: Names,
     pub(crate) sender: Sender<Message>,
-    pub(crate) scratch: RefCell<Scratch>,
-    /// Buffers for TLS.
-    pub(crate) secured: RefCell<transport::Scratch>,
-    /// Buffers for HTTP/2.
-    pub(crate) http2: RefCell<http2::Scratch>,
-    pub(crate) multiplexes: RefCell<Multiplexes>,
-    /// Accounts of clients: their connections, stream tasks, request heads and parts of large objects on this
-    /// core.
-    pub(crate) accounts: Accounts,
-    /// True while the limit on connections is below `connections_max`, because connections use all the memory
-    /// that they are allowed.
-    pub(crate) are_connections_fitted: Cell<bool>,
-    pub(crate) watches: RefCell<Watches>,
-    pub(crate) balance: Arc<Balance>,
-    pub(crate) counters: CoreCounters<Counter>,
-    pub(crate) draining: Cell<bool>,
-    /// Sender that lends large bodies to the kernel without a copy; `None` if the store or the kernel does
-    /// not support that.
-    pub(crate) lender: RefCell<Option<Lender>>,
-    /// Current number of bytes copied out of the store for slow readers.
-    pub(crate) copied_bytes: Cell<usize>,
-    /// Memory budget for content that is passed through and waits for its readers.
-    pub(crate) passing: Arc<PassingBudget>,
-    /// Current bytes held for clients.
-    pub(crate) held: ClientMemoryBudget,
-    /// Scheduler for the turns of connections with a lot of work.
-    pub(crate) fair: Arc<TurnScheduler>,
-    /// Number of open WebSockets.
-    pub(crate) pipes: Cell<u64>,
-    /// Number of open HTTP/2 connections to origins.
-    pub(crate) origin_http2: Cell<u64>,
-    /// Number of connections that are being answered with 503 because there is no room for them.
-    pub(crate) turning_away: Cell<usize>,
-    /// Budget for the memory of connections, each counted by its kind.
-    pub(crate) connection_memory: ClientMemoryBudget,
-    /// Number of TLS handshakes in progress.
-    pub(crate) handshakes: Cell<usize>,
-    requests: Cell<u64>,
-    started_ms: u64,
+    pub(crate) is_draining: Cell<bool>,
+    pub(crate) storage: Storage,
+    pub(crate) fetches: Fetches,
+    pub(crate) origins: Origins,
+    pub(crate) purging: Purging,
+    pub(crate) clients: Clients,
+    pub(crate) budgets: Budgets,
+    pub(crate) buffers: Buffers,
+    pub(crate) observers: Observers,
 }
 
 thread_local! {
@@ -310,7 +170,7 @@ impl Core {
             }
         });
         with_core(|core| {
-            core.pool.borrow_mut().close_old();
+            core.origins.pool.borrow_mut().close_old();
             core.keep_probing();
         });
     }
@@ -321,7 +181,7 @@ impl Core {
         if self.index != 0 {
             return;
         }
-        let mut probes = self.probes.borrow_mut();
+        let mut probes = self.origins.probes.borrow_mut();
         let wanted = || self.sites.members.all.iter().filter(|member| member.is_probed());
         probes.retain(|id, probe| {
             let is_wanted = wanted().any(|member| member.id == *id);
@@ -348,22 +208,22 @@ impl Core {
 
     #[inline]
     pub(crate) fn count(&self, counter: Counter) {
-        self.counters.add(counter, 1);
+        self.observers.counters.add(counter, 1);
     }
 
     #[inline]
     pub(crate) fn add(&self, counter: Counter, by: u64) {
-        self.counters.add(counter, by);
+        self.observers.counters.add(counter, by);
     }
 
     #[inline]
     pub(crate) fn gauge(&self, counter: Counter, value: u64) {
-        self.counters.set(counter, value);
+        self.observers.counters.set(counter, value);
     }
 
     /// Wakes the answers that wait for room for parts of an object in the file.
     pub(crate) fn tell_of_parts_room(&self) {
-        if let Some(file) = &self.file {
+        if let Some(file) = &self.storage.file {
             file.parts_freed.notify_waiters();
         }
     }
@@ -371,8 +231,8 @@ impl Core {
     /// Borrows this core's shard of the store to change it, and schedules housekeeping.
     #[inline]
     pub(crate) fn shard_mut(&self) -> RefMut<'_, Shard> {
-        self.rounds.stir();
-        self.shard.borrow_mut()
+        self.storage.rounds.stir();
+        self.storage.shard.borrow_mut()
     }
 
     /// Returns the number of seconds for which browsers must use only https, if the key is an https address
@@ -391,7 +251,7 @@ impl Core {
     /// Returns the time that decides whether stored objects have expired, in whole seconds. A jump of the
     /// system clock is followed only after it has lasted for a while.
     pub(crate) fn expiry_now_s(&self) -> u32 {
-        store_s(self.expiry_clock.unix_s())
+        store_s(self.storage.expiry_clock.unix_s())
     }
 
     /// Gathers the facts about a request that policy needs, under its primary key.
@@ -413,7 +273,7 @@ impl Core {
     /// over HTTP/1.1 such a client has connected to one site and asks for another.
     #[inline]
     pub(crate) fn is_misdirected(&self, session: Option<&Session>, head: &RequestHead<'_, '_>) -> bool {
-        let (Some(terms), Some(session)) = (&self.terms, session) else { return false };
+        let (Some(terms), Some(session)) = (&self.clients.terms, session) else { return false };
         head.authority().is_some_and(|authority| !terms.may_ask_for(authority.host, session.server_name()))
     }
 
@@ -426,7 +286,7 @@ impl Core {
     pub(crate) fn manner(&self, site: SiteId) -> Manner<'_> {
         let table = &self.sites.table;
         let (rules, ours) = (table.rules(site), table.certificate_fields());
-        Manner { pseudonym: &self.pseudonym, rules, ours, is_to_peer: false, has_range_tag: false }
+        Manner { pseudonym: &self.names.pseudonym, rules, ours, is_to_peer: false, has_range_tag: false }
     }
 
     /// Checks a client's certificate against the rules of a site.
@@ -472,11 +332,11 @@ impl Core {
     /// Returns whether the response may still answer the request: no purge since the response's fetch began
     /// matches it.
     pub(crate) fn is_still_good(&self, response: &Response, request: &Request) -> bool {
-        let address = self.store.hash(request.primary());
+        let address = self.storage.store.hash(request.primary());
         let head = request.head();
         let Response { head: stored, meta, tags, .. } = response;
         let subject = Subject { key: request.primary(), head: stored, meta, asker: Some(&head.headers) };
-        self.invalidations.are_about_others(address, tags, &subject)
+        self.purging.invalidations.are_about_others(address, tags, &subject)
     }
 
     /// Stores the field names by which an address varies, and returns the generation of its variants. If the
@@ -528,15 +388,15 @@ impl Core {
 
     /// Creates the window of a body that is passed through.
     pub(crate) fn window(&self) -> Arc<Window> {
-        Window::new(&self.passing)
+        Window::new(&self.budgets.passing)
     }
 
     /// Returns an identifier for one request, by which the request can be found in the log: hexadecimal,
     /// unlikely to repeat within a year.
     pub(crate) fn request_id(&self) -> String {
-        let number = self.requests.get();
-        self.requests.set(number + 1);
-        format!("{:x}-{:x}-{number:x}", self.started_ms, self.index)
+        let number = self.names.requests.get();
+        self.names.requests.set(number + 1);
+        format!("{:x}-{:x}-{number:x}", self.names.started_ms, self.index)
     }
 }
 

@@ -298,7 +298,7 @@ pub(crate) async fn take_over(coming: oneshot::Receiver<WarmingShard>) {
     let coming = coming.await;
     with_core(|core| {
         let mut shard = core.shard_mut();
-        match (coming, &core.file) {
+        match (coming, &core.storage.file) {
             (Ok((tier, log)), Some(file)) => {
                 // The log is set only here if the event loop began before the file was read.
                 let _ = file.log.set(log);

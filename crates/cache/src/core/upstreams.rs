@@ -36,7 +36,9 @@ impl SiteUpstreams {
 
 impl Upstreams for SiteUpstreams {
     fn choose(&self, tried: &mut TriedMembers) -> Option<MemberId> {
-        with_core(|core| core.pool.borrow_mut().choose(&self.group, self.wish, tried, clock::monotonic_ms()))
+        with_core(|core| {
+            core.origins.pool.borrow_mut().choose(&self.group, self.wish, tried, clock::monotonic_ms())
+        })
     }
 
     fn note_retry(&self) {
@@ -54,14 +56,14 @@ impl Upstreams for SiteUpstreams {
 impl Pools for SiteUpstreams {
     fn upstream<R>(&self, member: MemberId, with: impl FnOnce(&mut Upstream) -> R) -> Option<R> {
         let member = self.group.member(member)?;
-        with_core(|core| Some(with(core.pool.borrow_mut().upstream(member, &core.config.limits))))
+        with_core(|core| Some(with(core.origins.pool.borrow_mut().upstream(member, &core.config.limits))))
     }
 }
 
 /// Counts the events of HTTP/2 connections to origins.
 pub(crate) fn count_http2(told: OriginEvent) {
     with_core(|core| {
-        let open = &core.origin_http2;
+        let open = &core.origins.http2_connections;
         match told {
             OriginEvent::Begun => {
                 open.set(open.get() + 1);
@@ -82,6 +84,6 @@ pub(crate) struct OfCore;
 
 impl Pools for OfCore {
     fn upstream<R>(&self, member: MemberId, with: impl FnOnce(&mut Upstream) -> R) -> Option<R> {
-        with_core(|core| core.pool.borrow_mut().known(member).map(with))
+        with_core(|core| core.origins.pool.borrow_mut().known(member).map(with))
     }
 }

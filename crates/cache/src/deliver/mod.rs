@@ -170,7 +170,7 @@ pub(crate) fn begin(
     };
     let persistence = if is_2 {
         Persistence::Implied
-    } else if !asked.persists || ending == Ending::Close || core.draining.get() {
+    } else if !asked.persists || ending == Ending::Close || core.is_draining.get() {
         Persistence::Close
     } else if is_11 {
         Persistence::Implied
@@ -192,7 +192,7 @@ pub(crate) fn begin(
         append_hsts(seconds, from, out);
     }
     let dynamic = Dynamic { age_s, cache_status, received, persistence, framing: delimited, varies };
-    append_dynamic(out, &core.identity, &dynamic);
+    append_dynamic(out, &core.names.identity, &dynamic);
     let head_bytes = out.len() - from;
     let rest = content(core, body, ending, out);
     if draft.is_some() {

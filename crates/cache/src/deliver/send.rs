@@ -101,7 +101,7 @@ async fn end(client: &mut impl Sink, ending: Ending, trailers: &[u8]) -> Result<
 
 /// Returns whether bytes `from..to` of a body are large enough to be lent to the kernel, and can be lent.
 pub(crate) fn lends(core: &Core, from: u64, to: u64) -> bool {
-    to - from >= LENT_BYTES_MIN && core.lender.borrow().is_some()
+    to - from >= LENT_BYTES_MIN && core.storage.lender.borrow().is_some()
 }
 
 /// Returns the longest contiguous piece of a stored body that starts at `from` and ends before `to`, to be
@@ -376,10 +376,10 @@ impl CopyRoom {
     /// Reserves room if the unsent rest is small and the total size of these copies allows it.
     fn reserve(bytes: usize) -> Option<Self> {
         with_core(|core| {
-            let fits =
-                bytes <= REMAINDER_BYTES_MAX && core.copied_bytes.get() + bytes <= REMAINDERS_BYTES_MAX;
+            let fits = bytes <= REMAINDER_BYTES_MAX
+                && core.budgets.copied_bytes.get() + bytes <= REMAINDERS_BYTES_MAX;
             fits.then(|| {
-                core.copied_bytes.set(core.copied_bytes.get() + bytes);
+                core.budgets.copied_bytes.set(core.budgets.copied_bytes.get() + bytes);
                 core.count(Counter::RemaindersCopied);
                 Self(bytes)
             })
@@ -389,7 +389,7 @@ impl CopyRoom {
 
 impl Drop for CopyRoom {
     fn drop(&mut self) {
-        with_core(|core| core.copied_bytes.set(core.copied_bytes.get() - self.0));
+        with_core(|core| core.budgets.copied_bytes.set(core.budgets.copied_bytes.get() - self.0));
     }
 }
 

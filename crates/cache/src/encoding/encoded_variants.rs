@@ -269,7 +269,7 @@ pub(crate) fn peek(
 ) -> VariantState {
     let mut key = Vec::new();
     object.key().copy_to(&mut key);
-    let twin = place(&mut key, hash, object.sequence(), coding, |key| core.store.hash(key));
+    let twin = place(&mut key, hash, object.sequence(), coding, |key| core.storage.store.hash(key));
     match shard.peek(twin, &key) {
         Some(twin) if coding_of(&twin) == Some(coding) => VariantState::There(twin.body_bytes()),
         Some(_) => VariantState::NotToBeHad,
@@ -281,16 +281,16 @@ pub(crate) fn peek(
 #[cold]
 fn ask(core: &Core, twin: Hash, hash: Hash, key: &[u8], coding: Coding) {
     let now_ms = clock::monotonic_ms();
-    if core.coders.is_none() || core.coded_lately.has(twin, now_ms) {
+    if core.fetches.coders.is_none() || core.fetches.coded_lately.has(twin, now_ms) {
         return;
     }
-    core.coded_lately.note(twin, now_ms);
+    core.fetches.coded_lately.note(twin, now_ms);
     hand_over(core, ToCode { hash, key: key.to_vec(), coding, reply: None });
 }
 
 /// Sends the request to the owner of the key.
 fn hand_over(core: &Core, to_code: ToCode) {
-    let owner = core.store.owner(to_code.hash);
+    let owner = core.storage.store.owner(to_code.hash);
     if owner == core.index {
         begin(core, to_code);
     } else if core.give(owner, Message::Code(Box::new(to_code))).is_err() {
@@ -312,8 +312,8 @@ pub(crate) async fn decode(request: &Request) -> bool {
 /// Makes an encoded variant, or reads it from the file, unless one of these is already in progress; replies
 /// to the waiting request. Runs on the owner's core.
 pub(crate) fn begin(core: &Core, ToCode { hash, key, coding, reply }: ToCode) {
-    let Some(coders) = &core.coders else { return };
-    let shard = core.shard.borrow();
+    let Some(coders) = &core.fetches.coders else { return };
+    let shard = core.storage.shard.borrow();
     let object = shard.peek(hash, &key);
     let meta = object.as_ref().and_then(|object| StoredMeta::unpack(&object.meta()));
     let (Some(object), Some(meta)) = (object, meta) else { return tell(reply, DecodeReply::LookAgain) };
@@ -322,7 +322,7 @@ pub(crate) fn begin(core: &Core, ToCode { hash, key, coding, reply }: ToCode) {
         return tell(reply, DecodeReply::LookAgain);
     }
     let mut twin_key = key.clone();
-    let twin = place(&mut twin_key, hash, object.sequence(), coding, |key| core.store.hash(key));
+    let twin = place(&mut twin_key, hash, object.sequence(), coding, |key| core.storage.store.hash(key));
     if shard.peek(twin, &twin_key).is_some() {
         return tell(reply, DecodeReply::LookAgain);
     }
@@ -362,7 +362,7 @@ fn count_refused(core: &Core, coding: Coding) {
 }
 
 fn leave(core: &Core, twin: Hash, told: DecodeReply) {
-    if let Some(coders) = &core.coders {
+    if let Some(coders) = &core.fetches.coders {
         coders.leave(twin, told);
     }
 }
@@ -399,7 +399,7 @@ async fn keep(made: JobResult) -> DecodeReply {
             (_, Some(_)) => Counter::CodingsMade,
             (_, None) => Counter::CodingsNotShrunk,
         });
-        let shard = core.shard.borrow();
+        let shard = core.storage.shard.borrow();
         let object = shard.peek(hash, key).filter(|object| object.sequence() == sequence)?;
         Some((StoredMeta::unpack(&object.meta())?, object.expires_s()))
     });
@@ -417,7 +417,8 @@ async fn keep(made: JobResult) -> DecodeReply {
         ..meta
     };
     let mut twin_key = key.clone();
-    let twin = with_core(|core| place(&mut twin_key, hash, sequence, coding, |key| core.store.hash(key)));
+    let twin =
+        with_core(|core| place(&mut twin_key, hash, sequence, coding, |key| core.storage.store.hash(key)));
     let begun = with_core(|core| {
         let body = BodyLength::Exact(content.len() as u64);
         let (meta, now_s) = (meta.pack(), core.store_now_s());

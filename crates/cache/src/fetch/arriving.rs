@@ -70,7 +70,7 @@ pub(crate) async fn receive(request: &Request, mut arrived: Box<AnswerHead>, rep
         if entry.go_alone() {
             with_core(|core| {
                 core.count(Counter::WaitsInVain);
-                core.vain.note(request.hash, clock::monotonic_ms());
+                core.fetches.waited_in_vain.note(request.hash, clock::monotonic_ms());
             });
         }
     } else if matches!(sink, Sink::Stored(_)) {
@@ -97,7 +97,7 @@ pub(crate) async fn receive(request: &Request, mut arrived: Box<AnswerHead>, rep
 /// Marks an object that is too large to store as hit-for-miss, so that requests for it are passed in
 /// parallel. If the store has a file, no mark is left, because the file may accept the object next time.
 fn note_refusal(core: &Core, request: &Request, refused: InsertRefusal, bans: u64) {
-    if refused == InsertRefusal::TooLarge && core.file.is_none() {
+    if refused == InsertRefusal::TooLarge && core.storage.file.is_none() {
         hit_for_miss::leave(
             core,
             request.primary(),
@@ -189,7 +189,7 @@ fn begin(core: &Core, request: &Request, arrived: &mut AnswerHead, entry: &Entry
 /// Returns the minimum length of an answer whose content is fetched in slices. An answer that exceeds the
 /// maximum object size is stored in slices or not at all; but the slices themselves must fit.
 fn blocks_from(core: &Core) -> u64 {
-    let object_bytes_max = core.store.object_bytes_max();
+    let object_bytes_max = core.storage.store.object_bytes_max();
     if object_bytes_max < 2 * slice::BLOCK_BYTES {
         return u64::MAX;
     }
@@ -463,7 +463,7 @@ fn reserve(
     let body = response.length.map_or(BodyLength::Unknown, BodyLength::Exact);
     let new = new_object(core, response, object, response.meta, &extra, body);
     if object.is_kept
-        && response.length.is_some_and(|bytes| bytes > core.store.object_bytes_max())
+        && response.length.is_some_and(|bytes| bytes > core.storage.store.object_bytes_max())
         && let Some(large) = Large::begin(core, &new)
     {
         let window = core.window();

@@ -112,18 +112,18 @@ pub(crate) fn leave(
     bans: u64,
     varies: Option<(&[u8], &SentFields<'_>)>,
 ) {
-    if core.invalidations.has_walked_past(bans) {
+    if core.purging.invalidations.has_walked_past(bans) {
         return;
     }
     let mut key = Vec::new();
-    let hash = VisitorSigns::by(facts).place(primary, |key| core.store.hash(key), &mut key);
+    let hash = VisitorSigns::by(facts).place(primary, |key| core.storage.store.hash(key), &mut key);
     let Some((spec, fields)) = varies.filter(|(spec, _)| !spec.is_empty()) else {
         return insert(core, hash, &key, reason.as_bytes(), now_s, bans);
     };
     let known = |core: &Core| {
-        let shard = core.shard.borrow();
+        let shard = core.storage.shard.borrow();
         let note = shard.peek(hash, &key)?;
-        let hashes = (hash, core.store.hash(primary));
+        let hashes = (hash, core.storage.store.hash(primary));
         let (says, _) = read(core, &note, hashes, now_s)?;
         (says.strip_prefix(VARIES) == Some(spec)).then(|| note.sequence())
     };
@@ -132,7 +132,7 @@ pub(crate) fn leave(
         known(core)
     });
     let Some(generation) = generation else { return };
-    let hash = variant(generation, spec, fields, primary, |key| core.store.hash(key), &mut key);
+    let hash = variant(generation, spec, fields, primary, |key| core.storage.store.hash(key), &mut key);
     insert(core, hash, &key, reason.as_bytes(), now_s, bans);
 }
 
@@ -211,7 +211,7 @@ pub(crate) fn peek(
     now_s: u64,
 ) -> Option<Note> {
     let look = |hash, key: &[u8]| shard.peek(hash, key);
-    find(core, primary, of, now_s, look, |key| core.store.hash(key), &mut Vec::new())
+    find(core, primary, of, now_s, look, |key| core.storage.store.hash(key), &mut Vec::new())
 }
 
 fn find<'o>(
@@ -242,7 +242,7 @@ type Says = SmallVec<[u8; 1024]>;
 /// Returns the head of a note and the time at which it expires; `None` if the note no longer applies.
 fn read(core: &Core, note: &Object<'_>, hashes: (Hash, Hash), now_s: u64) -> Option<(Says, u64)> {
     let mut meta = StoredMeta::unpack(&note.meta())?;
-    if core.invalidations.judge(note, &mut meta, hashes, None, now_s) == Verdict::Hard {
+    if core.purging.invalidations.judge(note, &mut meta, hashes, None, now_s) == Verdict::Hard {
         return None;
     }
     let until_s = meta.fresh_until_s();
@@ -259,7 +259,7 @@ fn read(core: &Core, note: &Object<'_>, hashes: (Hash, Hash), now_s: u64) -> Opt
 pub(crate) fn forget(core: &Core, primary: &[u8]) {
     let mut key = Vec::new();
     for shown in VisitorSigns::ALL {
-        let hash = shown.place(primary, |key| core.store.hash(key), &mut key);
+        let hash = shown.place(primary, |key| core.storage.store.hash(key), &mut key);
         core.shard_mut().unlink(hash, &key);
     }
 }
@@ -275,12 +275,12 @@ pub(crate) fn count_page(
     let by_cookie = core.sites.by_cookie(site);
     let hosts = core.sites.table.names(site);
     if is_by_cookie && !by_cookie.is_told() {
-        core.cookie_names.borrow_mut().take(hosts, headers);
+        core.observers.cookie_names.borrow_mut().take(hosts, headers);
     }
     let Some(percent) = by_cookie.count(core.index, is_by_cookie) else { return };
     tracing::warn!(
         host = %String::from_utf8_lossy(key::authority(primary)),
-        cookies = %core.cookie_names.borrow_mut().shown(hosts),
+        cookies = %core.observers.cookie_names.borrow_mut().shown(hosts),
         share = %format_args!("{percent}%"),
         "most requests that reach the origin are passed only because they carry cookies: if none of these cookies \
          identifies a visitor, set bypass-cookies to those that do ([] for none), or let the origin send \

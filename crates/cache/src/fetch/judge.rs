@@ -145,7 +145,8 @@ pub(crate) fn judge(core: &Core, request: &Request, answer: &AnswerHead, bans: u
             }
             let standing = ResponseRole::NotStorable(Some(why));
             let late = (why == Why::Expired).then(at_once).flatten();
-            let tags = || tags::of(head.headers.iter(), &core.config.tags, |tag| core.store.hash(tag)).ok();
+            let tags =
+                || tags::of(head.headers.iter(), &core.config.tags, |tag| core.storage.store.hash(tag)).ok();
             if let Some((freshness, tags)) = late.and_then(|freshness| Some((freshness, tags()?))) {
                 let mut response = with_freshness(core, head, times, length, standing, &freshness);
                 response.meta.bans = bans;
@@ -228,21 +229,21 @@ fn has_room_for_query(
     let bytes = (response.head.len() as u64).saturating_add(response.length.unwrap_or(UNKNOWN_BYTES));
     let primary = request.primary();
     let Some(path_bytes) = memchr::memchr(b'?', primary) else {
-        core.queries.note_other_bytes(bytes);
+        core.storage.queries.note_other_bytes(bytes);
         return true;
     };
     // A large object reserves room as its slices arrive. An object that is already stored needs no new room.
-    let is_large = response.length.is_some_and(|length| length > core.store.object_bytes_max());
+    let is_large = response.length.is_some_and(|length| length > core.storage.store.object_bytes_max());
     if is_large || core.shard_mut().lookup_owned(hash, key).is_some() {
         return true;
     }
-    let path = core.store.hash(&primary[..path_bytes]);
+    let path = core.storage.store.hash(&primary[..path_bytes]);
     let all_bytes = match core.config.store {
         Some(_) => core.config.store_bytes,
         None => core.config.memory_bytes,
     };
-    let capacity = all_bytes / core.store.cores() as u64;
-    match core.queries.admit(path, hash, bytes, capacity, now_s) {
+    let capacity = all_bytes / core.storage.store.cores() as u64;
+    match core.storage.queries.admit(path, hash, bytes, capacity, now_s) {
         QueryAdmission::Stored => true,
         QueryAdmission::OverShare { percent, is_to_be_said } => {
             if is_to_be_said {
@@ -296,7 +297,7 @@ pub(crate) fn storable(
     }
     match policy::storable(asked, facts, &rules(core, site), times) {
         Storable::Yes(freshness) => {
-            match tags::of(head.headers.iter(), &core.config.tags, |tag| core.store.hash(tag)) {
+            match tags::of(head.headers.iter(), &core.config.tags, |tag| core.storage.store.hash(tag)) {
                 Ok(tags) => Ok((freshness, tags)),
                 Err(TooMany) => {
                     core.count(Counter::TagsTooMany);
@@ -310,7 +311,7 @@ pub(crate) fn storable(
 
 /// Returns the text of an answer's tags, if there are peers that may need it.
 pub(crate) fn tag_words(core: &Core, head: &ResponseHead<'_, '_>) -> Vec<u8> {
-    if core.peers.is_none() {
+    if core.origins.peers.is_none() {
         return Vec::new();
     }
     tags::text(head.headers.iter(), &core.config.tags)
@@ -517,7 +518,7 @@ fn keep(
     let omit = omitted(core, request.site, &facts.directives.omit);
     let response = stored_response(core, head, &omit, freshness, times, length);
     let expires_s = kept_until_s(core, freshness, times);
-    let primary = core.store.hash(request.primary());
+    let primary = core.storage.store.hash(request.primary());
     let spec = facts.vary.as_ref().map(Vary::spec).unwrap_or_default();
     let mut key = request.primary().to_vec();
     let (hash, variant) = if spec.is_empty() {
@@ -530,9 +531,9 @@ fn keep(
                 let manner = core.manner(request.site);
                 let fields = SentFields { head: &sent, visitor: request.visitor, manner };
                 key::append_variant(&mut key, generation, spec, &fields);
-                let hash = key::hash_of_variant(primary, core.store.hash(&key));
+                let hash = key::hash_of_variant(primary, core.storage.store.hash(&key));
                 let is_new = core.shard_mut().lookup_owned(hash, &key).is_none();
-                if is_new && !core.variants.may_add(primary, hash, times.response_s) {
+                if is_new && !core.storage.variants.may_add(primary, hash, times.response_s) {
                     core.count(Counter::VariantsTooMany);
                     // No hit-for-miss note is left, because the stored variants can still be found.
                     let standing = ResponseRole::NotStorable(Some(Why::TooManyVariants));
@@ -555,7 +556,7 @@ fn keep(
         return Judgement { response, own: None, storing: None };
     }
     let response = Response { variant, ..response };
-    core.book.ports.note(request.primary());
+    core.purging.purge_log.ports.note(request.primary());
     let is_shared_by_age = core.config.cookies == CookieRule::Safe && !freshness.said_for_all && asked.cookie;
     let storing = StorePlan { hash, key, expires_s, is_kept: true, is_shared_by_age };
     Judgement { response, own: None, storing: Some(storing) }

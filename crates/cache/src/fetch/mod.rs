@@ -65,7 +65,7 @@ pub(crate) async fn ask(
     let (reply, mut said) = oneshot::channel();
     let want = FetchRequest { request: Arc::clone(request), bypass_stored, no_collapse, reply };
     let sent = with_core(|core| {
-        let owner = core.store.owner(request.hash);
+        let owner = core.storage.store.owner(request.hash);
         if owner == core.index {
             begin(core, want);
             return true;
@@ -102,13 +102,13 @@ pub(crate) async fn ask(
 /// Joins the fetch under way for this key, or begins one. Runs on the owner's core.
 pub(crate) fn begin(core: &Core, want: FetchRequest) {
     let core = &*core.of_request(&want.request);
-    let mut in_flight = core.in_flight.borrow_mut();
-    let is_in_vain = core.vain.has(want.request.hash, clock::monotonic_ms());
+    let mut in_flight = core.fetches.in_flight.borrow_mut();
+    let is_in_vain = core.fetches.waited_in_vain.has(want.request.hash, clock::monotonic_ms());
     let want = FetchRequest { no_collapse: want.no_collapse || is_in_vain, ..want };
     let is_still_good = |request: &Request, response: &Response| core.is_still_good(response, request);
     // Without a valid cluster lease this instance may not know of a purge made before the request, so the
     // request does not join an older fetch.
-    let may_join = core.among.membership.may_serve();
+    let may_join = core.purging.cluster.membership.may_serve();
     let want = match in_flight.join(want, may_join, clock::unix_s(), is_still_good) {
         Place::Joined => return core.count(Counter::Collapsed),
         Place::Alone(want) => return answer(want.reply, FetchOutcome::Alone),
@@ -142,7 +142,7 @@ pub(crate) fn begin(core: &Core, want: FetchRequest) {
 pub(crate) fn refresh(core: &Core, request: Arc<Request>) {
     if core.admit_work(&request).is_err() {
         // The budget for origin requests is spent; a later visitor triggers the refresh.
-        core.lately.forget(request.hash);
+        core.fetches.refreshed_lately.forget(request.hash);
         return;
     }
     core.count(Counter::Refreshes);
@@ -153,7 +153,7 @@ pub(crate) fn refresh(core: &Core, request: Arc<Request>) {
 pub(crate) fn prefetch(core: &Core, request: Arc<Request>) {
     let (reply, _) = oneshot::channel();
     let want = FetchRequest { request, bypass_stored: false, no_collapse: false, reply };
-    let owner = core.store.owner(want.request.hash);
+    let owner = core.storage.store.owner(want.request.hash);
     if owner == core.index {
         begin(core, want);
     } else if core.give(owner, Message::Fetch(Box::new(want))).is_err() {
@@ -202,7 +202,7 @@ async fn fetch(
         {
             Some(arrived) => Ok(arrived),
             None => {
-                let fetches = with_core(|core| core.peers.as_ref().map(|peers| peers.fetches()));
+                let fetches = with_core(|core| core.origins.peers.as_ref().map(|peers| peers.fetches()));
                 load = fetches.or(load);
                 exchange(&request, known.as_ref(), &mut reply, Some(&entry)).await
             }
@@ -268,7 +268,7 @@ async fn fetch(
                     };
                     arrived.finish(&OfCore, &core.config.limits);
                     if matches!(freshened, FreshenOutcome::Yes { .. }) {
-                        core.vain.forget(request.hash);
+                        core.fetches.waited_in_vain.forget(request.hash);
                     }
                     freshened
                 });
@@ -332,7 +332,7 @@ fn slice_misfit(
         // different versions, or the object is generated for each request: requests for it are passed for a
         // while.
         let now_ms = clock::monotonic_ms();
-        if core.versions_differ.has(block.object, now_ms) {
+        if core.fetches.versions_differ.has(block.object, now_ms) {
             let facts = core.facts_of(request);
             hit_for_miss::leave(
                 core,
@@ -344,11 +344,11 @@ fn slice_misfit(
                 None,
             );
         }
-        core.versions_differ.note(block.object, now_ms);
+        core.fetches.versions_differ.note(block.object, now_ms);
     }
     let key = block.key_of_object(&request.key);
     let is_there = || {
-        let shard = core.shard.borrow();
+        let shard = core.storage.shard.borrow();
         shard.peek(block.object, key).is_some_and(|object| object.sequence() == block.of.sequence)
     };
     if is_lasting && is_there() {
@@ -374,7 +374,7 @@ pub(crate) async fn fetch_for_one(request: &Request) -> Result<Box<AnswerHead>, 
 
 /// Waits until the ready hits have been answered.
 async fn yield_to_hits() {
-    let behind = with_core(|core| Arc::clone(&core.behind));
+    let behind = with_core(|core| Arc::clone(&core.storage.behind));
     if behind.turn().await {
         with_core(|core| core.count(Counter::FetchesBehind));
     }

@@ -56,7 +56,7 @@ impl OwnerReply {
     /// Looks up the object. With `bypass_stored`, even a fresh object does not answer the request. An object
     /// that matches a purge is dropped.
     pub(crate) fn of(core: &Core, request: &Request, bypass_stored: bool) -> Self {
-        let turn = core.reader.turn();
+        let turn = core.storage.reader.turn();
         let Lookup::Hit(object) = turn.lookup(request.hash, &request.key) else { return Self::Nothing };
         let now_s = clock::unix_s();
         // An object that readers cannot use must be missing for the owner too, or the lookup would repeat for
@@ -66,9 +66,10 @@ impl OwnerReply {
         else {
             return Self::Nothing;
         };
-        let hashes = (request.hash, core.store.hash(request.primary()));
+        let hashes = (request.hash, core.storage.store.hash(request.primary()));
         let asker = request.head().headers;
-        if core.invalidations.judge(&object, &mut meta, hashes, Some(&asker), now_s) == Verdict::Hard {
+        if core.purging.invalidations.judge(&object, &mut meta, hashes, Some(&asker), now_s) == Verdict::Hard
+        {
             drop(turn);
             core.shard_mut().unlink(request.hash, &request.key);
             core.count(Counter::InvalidatedDropped);
@@ -83,7 +84,7 @@ impl OwnerReply {
             return Self::Usable;
         }
         let reuse = policy::judge_reuse(meta.stored(now_s), &RequestDirectives::default());
-        let may_stand_in = !matches!(reuse, Reuse::No(_)) && core.among.membership.may_serve();
+        let may_stand_in = !matches!(reuse, Reuse::No(_)) && core.purging.cluster.membership.may_serve();
         if !meta.is_response() || !(may_stand_in || meta.has_validator()) {
             return Self::Nothing;
         }
@@ -255,7 +256,7 @@ fn store(
     let is_variant = primary.len() != request.key.len();
     // The variant must be reachable by the current names in `Vary`.
     let is_found = if is_variant {
-        core.extend_spec(core.store.hash(primary), primary, spec, expires_s).is_some()
+        core.extend_spec(core.storage.store.hash(primary), primary, spec, expires_s).is_some()
     } else {
         spec.is_empty()
     };

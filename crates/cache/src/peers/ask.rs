@@ -50,15 +50,19 @@ impl PeerQuery {
     /// Chooses the peer to ask for a request; `None` means the origin. Must be called when the request's
     /// fetch is in the table.
     pub(crate) fn of(core: &Core, want: &FetchRequest) -> Option<Self> {
-        let peers = core.peers.as_ref()?;
+        let peers = core.origins.peers.as_ref()?;
         let FetchRequest { request, bypass_stored, no_collapse, .. } = want;
         if *bypass_stored || *no_collapse || !may_be_asked(core, request) {
             return None;
         }
-        let sequence = core.among.membership.begun();
+        let sequence = core.purging.cluster.membership.begun();
         let peer = peers.asked_for(request.primary())?;
         let load = peer.count_fetch();
-        let is_anew = core.changed_here.get(core.store.hash(request.primary())).is_some_and(|is_so| is_so);
+        let is_anew = core
+            .origins
+            .changed_here
+            .get(core.storage.store.hash(request.primary()))
+            .is_some_and(|is_so| is_so);
         Some(Self { peer, sequence, is_anew, _load: load })
     }
 }
@@ -70,7 +74,7 @@ fn may_be_asked(core: &Core, request: &Request) -> bool {
     let head = request.head();
     !request.is_of_peer
         && !request.is_of_certificate()
-        && core.among.membership.may_serve()
+        && core.purging.cluster.membership.may_serve()
         && head.headers.len() + FIELDS_MORE <= HEADERS_MAX
         && !["authorization", "proxy-authorization"].iter().any(|name| head.headers(name).next().is_some())
 }
@@ -90,7 +94,7 @@ pub(crate) async fn ask(
     asking: &PeerQuery,
     reply: &mut Reply,
 ) -> Option<Box<AnswerHead>> {
-    let peers = with_core(|core| core.peers.clone())?;
+    let peers = with_core(|core| core.origins.peers.clone())?;
     // At the first request the peer's epoch is not known yet, so there is a second try.
     for _ in 0..2 {
         match ask_once(&peers, request, known, asking, reply).await {
@@ -98,7 +102,9 @@ pub(crate) async fn ask(
                 let is_wanted = known.is_some() || request.block.is_some();
                 arrived.is_kept = with_core(|core| is_asked_again(core, request)) || is_wanted;
                 if asking.is_anew {
-                    with_core(|core| core.changed_here.set(core.store.hash(request.primary()), false));
+                    with_core(|core| {
+                        core.origins.changed_here.set(core.storage.store.hash(request.primary()), false)
+                    });
                 }
                 arrived.peer = Some(Arc::clone(&asking.peer));
                 return Some(arrived);
@@ -112,10 +118,10 @@ pub(crate) async fn ask(
 
 /// Returns whether a peer was asked for the same address a moment ago, and records the current request.
 fn is_asked_again(core: &Core, request: &Request) -> bool {
-    let (place, now_ms) = (core.store.hash(request.primary()), clock::monotonic_ms());
+    let (place, now_ms) = (core.storage.store.hash(request.primary()), clock::monotonic_ms());
     let within_ms = u64::try_from(KEPT_WITHIN.as_millis()).unwrap_or(u64::MAX);
-    let before_ms = core.asked_of_peers.get(place);
-    core.asked_of_peers.set(place, now_ms);
+    let before_ms = core.origins.asked_of_peers.get(place);
+    core.origins.asked_of_peers.set(place, now_ms);
     before_ms.is_some_and(|before_ms| now_ms < before_ms + within_ms)
 }
 
@@ -254,6 +260,6 @@ impl Upstreams for OfPeer<'_> {
 impl Pools for OfPeer<'_> {
     fn upstream<R>(&self, _: MemberId, with: impl FnOnce(&mut Upstream) -> R) -> Option<R> {
         let member = self.peer.member.as_ref()?;
-        with_core(|core| Some(with(core.pool.borrow_mut().upstream(member, &self.peers.limits))))
+        with_core(|core| Some(with(core.origins.pool.borrow_mut().upstream(member, &self.peers.limits))))
     }
 }

@@ -20,22 +20,22 @@ const OBJECTS_A_ROUND: usize = 256;
 
 /// Drops the bans that are done on all cores, then runs a round. Returns whether there is more to do now.
 pub(crate) fn lurk(core: &Core) -> bool {
-    let bans = &core.invalidations;
-    bans.drop_done_bans(core.store.cores());
+    let bans = &core.purging.invalidations;
+    bans.drop_done_bans(core.storage.store.cores());
     core.gauge(Counter::Bans, bans.bans_held() as u64);
     let Some(from) = bans.walk(clock::unix_ms()) else { return false };
-    let mut shard = core.shard.borrow_mut();
+    let mut shard = core.storage.shard.borrow_mut();
     if shard.is_warming() {
         // The store is still reading its file, so not all objects are known.
         return false;
     }
     let swept = shard.sweep(from, OBJECTS_A_ROUND, |object| bans.is_walked_down(object));
     core.add(Counter::BansDropped, swept.dropped as u64);
-    bans.walked_to(swept.next, core.file.is_none());
+    bans.walked_to(swept.next, core.storage.file.is_none());
     true
 }
 
 /// Returns whether the lurker must run again later, because some bans are not done on all cores.
 pub(crate) fn is_lurking(core: &Core) -> bool {
-    core.file.is_none() && core.invalidations.has_unfinished_bans()
+    core.storage.file.is_none() && core.purging.invalidations.has_unfinished_bans()
 }

@@ -34,13 +34,13 @@ pub(crate) const UNLINK_WAIT_MAX: Duration = Duration::from_secs(60);
 /// [`CoreBusy`] if the ring to a core stayed full, that core has ended, or too many purges wait for the disk.
 pub(crate) async fn apply_on_all_cores(what: What, is_soft: bool) -> Result<bool, CoreBusy> {
     let (invalidation, kept, cores) = with_core(|core| {
-        let entered = core.book.enter(what, is_soft, clock::unix_ms());
+        let entered = core.purging.purge_log.enter(what, is_soft, clock::unix_ms());
         let (invalidation, kept) = entered.map_err(|Full| {
             core.count(Counter::PurgesRefused);
             CoreBusy
         })?;
         apply(core, &invalidation);
-        let others = (0..core.store.cores()).filter(|index| *index != core.index);
+        let others = (0..core.storage.store.cores()).filter(|index| *index != core.index);
         Ok((invalidation, kept, others.collect::<Vec<_>>()))
     })?;
     let until = Instant::now() + RING_WAIT_MAX;
@@ -93,7 +93,7 @@ fn message(invalidation: &Arc<Invalidation>, is_purge: bool) -> (Message, onesho
 
 /// Applies a purge to the table of this core.
 pub(crate) fn apply(core: &Core, invalidation: &Invalidation) {
-    let Overflow { is_emptied, bans } = core.invalidations.apply(invalidation);
+    let Overflow { is_emptied, bans } = core.purging.invalidations.apply(invalidation);
     if is_emptied {
         core.count(Counter::TagTableEmptied);
     }
@@ -105,10 +105,10 @@ pub(crate) fn apply(core: &Core, invalidation: &Invalidation) {
             "too many bans: objects older than the oldest ban are purged"
         );
     }
-    core.gauge(Counter::TagsPurged, core.invalidations.held() as u64);
-    core.gauge(Counter::Bans, core.invalidations.bans_held() as u64);
+    core.gauge(Counter::TagsPurged, core.purging.invalidations.held() as u64);
+    core.gauge(Counter::Bans, core.purging.invalidations.bans_held() as u64);
     // Wakes the lurker.
-    core.rounds.stir();
+    core.storage.rounds.stir();
 }
 
 #[cfg(test)]
@@ -145,14 +145,14 @@ mod tests {
         let (spread, number) = tokio::join!(super::apply_on_all_cores(tags(), false), others);
         assert_eq!(spread, Ok(true));
         with_core(|core| {
-            assert_eq!(core.invalidations.youngest(), number);
-            assert_eq!(core.counters.value(Counter::TagsPurged), 1);
+            assert_eq!(core.purging.invalidations.youngest(), number);
+            assert_eq!(core.observers.counters.value(Counter::TagsPurged), 1);
         });
 
         // Fills the ring of the last core, which no longer reads it.
         while with_core(|core| core.give(2, message(&Arc::new(invalidation()), false).0)).is_ok() {}
         assert_eq!(super::apply_on_all_cores(tags(), false).await, Err(CoreBusy));
-        with_core(|core| assert_eq!(core.counters.value(Counter::PurgesRefused), 1));
+        with_core(|core| assert_eq!(core.observers.counters.value(Counter::PurgesRefused), 1));
     }
 
     fn invalidation() -> Invalidation {

@@ -124,8 +124,8 @@ pub(super) async fn run_core(context: CoreContext, seed: Seed, shared: Arc<Share
     // loops is gone, because a client of another loop may read the answer of a fetch on this one.
     loop {
         let left = with_core(|core| {
-            core.draining.set(true);
-            core.watches.borrow().end_idle();
+            core.is_draining.set(true);
+            core.clients.watches.borrow().end_idle();
             shared.balance.total()
         });
         if left == 0 {
@@ -178,12 +178,12 @@ fn receive(core: &Core, message: Message) {
         }
         Message::Bans(done) => {
             // The receiver may be gone.
-            let _ = done.send(core.invalidations.bans_seen());
+            let _ = done.send(core.purging.invalidations.bans_seen());
         }
         Message::Explain(question) => explain::answer(core, *question),
         Message::LastClient { hash, reply } => {
             // The receiver may have given up.
-            let _ = reply.send(core.askers.of(hash));
+            let _ = reply.send(core.observers.last_clients.of(hash));
         }
         Message::Objects(step) => listing::answer(core, *step),
         Message::LostPart { hash, key, id } => core.shard_mut().lost_part(hash, &key, id),
@@ -203,7 +203,7 @@ async fn settle_reads(mut completions: Completions) {
     loop {
         completions.next(&mut messages).await;
         with_core(|core| {
-            if let Some(file) = &core.file {
+            if let Some(file) = &core.storage.file {
                 file.reads.settle(&mut messages);
             }
         });

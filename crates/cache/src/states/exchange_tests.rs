@@ -52,7 +52,7 @@ impl Scene {
         let client = TcpStream::connect(address).await.expect("connected");
         let (served, from) = self.clients.accept().await.expect("accepted");
         tokio::spawn(async move {
-            let member = with_core(|core| core.fair.join(from.ip()));
+            let member = with_core(|core| core.clients.turns.join(from.ip()));
             let peer = Peer::new(from, false, &[]);
             let transport = Transport::plain(served);
             let watch = Watch::new();

@@ -55,7 +55,7 @@ fn compare(core: &Core, request: &Arc<Request>, answer: &ResponseHead<'_, '_>) {
         last_modified_s: headers.known(KnownHeader::LastModified).and_then(http_date_s),
         length: headers.known(KnownHeader::ContentLength).and_then(number),
     };
-    let owner = core.store.owner(core.store.hash(request.primary()));
+    let owner = core.storage.store.owner(core.storage.store.hash(request.primary()));
     if owner == core.index {
         mark_stale_if_changed(core, &heard);
     } else if core.give(owner, Message::Heard(Box::new(heard))).is_err() {
@@ -74,8 +74,8 @@ pub(crate) fn mark_stale_if_changed(core: &Core, heard: &HeadAnswer) {
     let mut key = request.primary().to_vec();
     let now_s = clock::unix_s();
     let facts = core.facts_of(request);
-    let turn = core.reader.turn();
-    let mut hash = core.store.hash(&key);
+    let turn = core.storage.reader.turn();
+    let mut hash = core.storage.store.hash(&key);
     let sent = request.head();
     let fields = SentFields { head: &sent, visitor: request.visitor, manner: core.manner(request.site) };
     let found = hit::chosen(&turn, &fields, &mut hash, &mut key);

@@ -47,7 +47,7 @@ fn store(path: &str, body: &[u8], tail: &[u8]) {
     let mut key = Vec::new();
     assert!(key::of_url(&format!("http://{}{path}", host_before(path)), &SiteTable::default(), &mut key));
     put(
-        with_core(|core| core.store.hash(&key)),
+        with_core(|core| core.storage.store.hash(&key)),
         &key,
         b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nETag: \"tag\"\r\n",
         body,
@@ -100,7 +100,7 @@ fn insert(hash: Hash, key: &[u8], head: &[u8], body: &[u8], tail: &[u8], meta: S
             expires_s,
             now_s: store_s(now_s),
         };
-        core.shard.borrow_mut().insert(new, body, tail).expect("room");
+        core.storage.shard.borrow_mut().insert(new, body, tail).expect("room");
     });
 }
 
@@ -131,11 +131,12 @@ fn store_with_twin(
 ) {
     let mut key = Vec::new();
     assert!(key::of_url(&format!("http://{}{path}", host_before(path)), &SiteTable::default(), &mut key));
-    let hash = with_core(|core| core.store.hash(&key));
+    let hash = with_core(|core| core.storage.store.hash(&key));
     insert(hash, &key, head, body, &[], of_object);
-    let sequence = with_core(|core| core.shard.borrow().lookup_owned(hash, &key).expect("stored").sequence());
+    let sequence =
+        with_core(|core| core.storage.shard.borrow().lookup_owned(hash, &key).expect("stored").sequence());
     let twin = with_core(|core| {
-        encoded_variants::place(&mut key, hash, sequence, coding, |key| core.store.hash(key))
+        encoded_variants::place(&mut key, hash, sequence, coding, |key| core.storage.store.hash(key))
     });
     let of_twin = StoredMeta { etag_at: 0, etag_bytes: 0, coding, ..meta(&[], content, 200) };
     insert(twin, &key, &[], content, &[], of_twin);
@@ -145,17 +146,17 @@ fn store_with_twin(
 fn store_variant(path: &str, body: &[u8]) {
     let mut key = Vec::new();
     assert!(key::of_url(&format!("http://{}{path}", host_before(path)), &SiteTable::default(), &mut key));
-    let primary = with_core(|core| core.store.hash(&key));
+    let primary = with_core(|core| core.storage.store.hash(&key));
     put(primary, &key, b"accept-encoding", &[], &[], 0);
     let generation =
-        with_core(|core| core.shard.borrow().lookup_owned(primary, &key).expect("stored").sequence());
+        with_core(|core| core.storage.shard.borrow().lookup_owned(primary, &key).expect("stored").sequence());
     let head = b"GET / HTTP/1.1\r\nHost: site\r\nAccept-Encoding: gzip\r\n\r\n";
     let mut slots = wire::http1::head::HeaderSlots::new();
     let parsed =
         wire::http1::head::parse_request(head, &mut slots, &wire::http1::head::HeadLimits::default());
     let Ok(wire::http1::head::Progress::Complete((head, _))) = parsed else { panic!("a valid head") };
     key::append_variant(&mut key, generation, b"accept-encoding", &head.headers);
-    let hash = key::hash_of_variant(primary, with_core(|core| core.store.hash(&key)));
+    let hash = key::hash_of_variant(primary, with_core(|core| core.storage.store.hash(&key)));
     put(hash, &key, b"HTTP/1.1 200 OK\r\nVary: Accept-Encoding\r\nETag: \"tag\"\r\n", body, &[], 200);
 }
 
@@ -291,7 +292,7 @@ fn a34_hits_of_a_site_with_rules_allocate_nothing() {
         }
         with_core(|core| {
             let asked = (REQUESTS + WARM_UP) * cases_of_a_site().len();
-            assert_eq!(core.counters.value(Counter::Hits), asked as u64);
+            assert_eq!(core.observers.counters.value(Counter::Hits), asked as u64);
         });
     });
 }
@@ -336,9 +337,9 @@ fn hits_without_allocations(scribe: Option<Scribe>) {
         .enumerate()
         {
             for what in purges {
-                let number = with_core(|core| core.invalidations.youngest()) + 1;
+                let number = with_core(|core| core.purging.invalidations.youngest()) + 1;
                 let purge = Invalidation { number, what, is_soft: false };
-                with_core(|core| core.invalidations.apply(&purge));
+                with_core(|core| core.purging.invalidations.apply(&purge));
             }
             for case in cases() {
                 let counts = measure(&listener, address, &case, &mut allocations).await;
@@ -347,7 +348,7 @@ fn hits_without_allocations(scribe: Option<Scribe>) {
             }
         }
         with_core(|core| {
-            let hits = core.counters.value(Counter::Hits);
+            let hits = core.observers.counters.value(Counter::Hits);
             let asked =
                 |case: &Case| REQUESTS / case.at_once * case.at_once + WARM_UP / case.at_once * case.at_once;
             assert_eq!(hits, 3 * cases().iter().map(asked).sum::<usize>() as u64);
@@ -355,18 +356,18 @@ fn hits_without_allocations(scribe: Option<Scribe>) {
                 .into_iter()
                 .filter(|case| case.name == "coded" || case.name.starts_with("coded, six"));
             assert_eq!(
-                core.counters.value(Counter::HitsCoded),
+                core.observers.counters.value(Counter::HitsCoded),
                 3 * coded.map(|case| asked(&case)).sum::<usize>() as u64
             );
             let decoded = cases()
                 .into_iter()
                 .filter(|case| case.name.starts_with("decoded") && !case.name.ends_with("304"));
             assert_eq!(
-                core.counters.value(Counter::HitsDecoded),
+                core.observers.counters.value(Counter::HitsDecoded),
                 3 * decoded.map(|case| asked(&case)).sum::<usize>() as u64
             );
             let large = cases().into_iter().find(|case| case.name == "a hit of 64 KiB").expect("a case");
-            assert_eq!(core.counters.value(Counter::BodiesLent), 3 * asked(&large) as u64);
+            assert_eq!(core.observers.counters.value(Counter::BodiesLent), 3 * asked(&large) as u64);
         });
     });
 }
@@ -405,7 +406,7 @@ async fn measure(
         told_to_stop.recv().expect("the test says so");
     });
     let (stream, peer) = listener.accept().await.expect("the client");
-    let member = with_core(|core| core.fair.join(peer.ip()));
+    let member = with_core(|core| core.clients.turns.join(peer.ip()));
     let served = tokio::spawn(async move {
         let peer = Peer::new(peer, false, &[]);
         http1::serve(Transport::plain(stream), Watch::new(), peer, Vec::new(), &member).await

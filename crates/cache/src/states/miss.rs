@@ -88,7 +88,7 @@ pub(crate) async fn miss(
             return look_again(request, bypass_stored, fwd, look);
         }
         FetchOutcome::StandIn => {
-            with_core(|core| core.lately.note(request.hash, clock::monotonic_ms()));
+            with_core(|core| core.fetches.refreshed_lately.note(request.hash, clock::monotonic_ms()));
             return look_again(request, bypass_stored, fwd, Look::of(Trust::StandIn, None));
         }
         // `OtherVersion` and `NoBlock` occur only for slices.
@@ -192,7 +192,7 @@ fn look_again(request: &Arc<Request>, bypass_stored: bool, fwd: Fwd, look: Look)
     let Look { trust, said, as_sent, set_cookie, no_collapse: is_alone } = look;
     with_core_of(request, |core| {
         let (mut key, mut stored_head) = (Vec::new(), Vec::new());
-        let turn = core.reader.turn();
+        let turn = core.storage.reader.turn();
         let buffers = hit::Buffers { key: &mut key, head: &mut stored_head };
         let (head, visitor, came) = (&request.head(), request.visitor, &request.came);
         let showing = match (request.is_of_peer, as_sent) {

@@ -79,7 +79,7 @@ pub(crate) async fn pass(
         server: None,
     };
     let connected = || with_core(|core| core.count(Counter::OriginConnects));
-    let bans = with_core(|core| core.invalidations.youngest());
+    let bans = with_core(|core| core.purging.invalidations.youngest());
     let mut upload = Upload { request, client, limits, has_begun: false };
     let origin = SiteUpstreams::of(request);
     let arrived = match origin::ask(&origin, limits, &asked, &mut upload, connected).await {
@@ -111,9 +111,9 @@ fn has_range_tag(core: &Core, request: &Request) -> bool {
         return false;
     };
     let (mut key, mut stored) = (request.primary().to_vec(), Vec::new());
-    let mut hash = core.store.hash(&key);
+    let mut hash = core.storage.store.hash(&key);
     let fields = SentFields { head: &head, visitor: request.visitor, manner: core.manner(request.site) };
-    let turn = core.reader.turn();
+    let turn = core.storage.reader.turn();
     let Ok((object, meta)) = hit::chosen(&turn, &fields, &mut hash, &mut key) else { return false };
     object.head().copy_to(&mut stored);
     meta.etag_of(&stored) == Some(said)
@@ -140,7 +140,7 @@ pub(crate) async fn switch(request: &Arc<Request>, client: &mut impl Downstream)
         server: None,
     };
     let connected = || with_core(|core| core.count(Counter::OriginConnects));
-    let bans = with_core(|core| core.invalidations.youngest());
+    let bans = with_core(|core| core.purging.invalidations.youngest());
     let mut upload = Upload { request, client, limits: &config.limits, has_begun: false };
     let origin = SiteUpstreams::of(request);
     let switching = origin::switch(&origin, &config.limits, &asked, &mut upload, connected);

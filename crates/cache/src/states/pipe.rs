@@ -303,7 +303,7 @@ impl Flow {
     /// Returns the reason why the pipe must end although neither side has closed.
     fn look(&self, idle_max: Duration, stall_max: Duration) -> Option<End> {
         let now = clock::now();
-        if with_core(|core| core.draining.get()) {
+        if with_core(|core| core.is_draining.get()) {
             return Some(End::Closed);
         }
         if !self.down.is_empty() && now.duration_since(self.down.moved) > stall_max {
@@ -320,9 +320,9 @@ struct OpenPipe;
 impl OpenPipe {
     fn new() -> Self {
         with_core(|core| {
-            core.pipes.set(core.pipes.get() + 1);
+            core.clients.pipes.set(core.clients.pipes.get() + 1);
             core.count(Counter::Pipes);
-            core.gauge(Counter::PipesOpen, core.pipes.get());
+            core.gauge(Counter::PipesOpen, core.clients.pipes.get());
         });
         Self
     }
@@ -331,8 +331,8 @@ impl OpenPipe {
 impl Drop for OpenPipe {
     fn drop(&mut self) {
         with_core(|core| {
-            core.pipes.set(core.pipes.get() - 1);
-            core.gauge(Counter::PipesOpen, core.pipes.get());
+            core.clients.pipes.set(core.clients.pipes.get() - 1);
+            core.gauge(Counter::PipesOpen, core.clients.pipes.get());
         });
     }
 }

@@ -86,7 +86,7 @@ async fn run_detached(
 /// # Errors
 /// Returns the reason if the purge may not reach all of them.
 async fn broadcast(told: Option<Invalidate>, is_soft: bool) -> Result<(), String> {
-    let abroad = with_core(|core| core.among.abroad.clone());
+    let abroad = with_core(|core| core.purging.cluster.abroad.clone());
     let Some((abroad, what)) = abroad.zip(told) else { return Ok(()) };
     abroad.broadcast(what, is_soft).await
 }
@@ -110,7 +110,7 @@ fn may_purge(core: &Core, request: &Request) -> bool {
         let mut guesses = bearer.chain(head.headers(TOKEN_FIELD)).peekable();
         if guesses.peek().is_some() {
             let is_right = guesses.all(|guess| token.is(guess));
-            if is_right && core.terms.is_some() && key::scheme(request.primary()) == Scheme::Http {
+            if is_right && core.clients.terms.is_some() && key::scheme(request.primary()) == Scheme::Http {
                 warn_of_token(core, request);
             }
             return is_right;
@@ -122,7 +122,7 @@ fn may_purge(core: &Core, request: &Request) -> bool {
 /// Logs once that a token was sent over plain HTTP, where others on the network can read it.
 #[cold]
 fn warn_of_token(core: &Core, request: &Request) {
-    if !core.book.has_warned_of_token.swap(true, Ordering::Relaxed) {
+    if !core.purging.purge_log.has_warned_of_token.swap(true, Ordering::Relaxed) {
         tracing::warn!(
             client = %request.visitor.address,
             "purge token received over plain http, where it can be intercepted; send purges by https (logged once)"
@@ -139,12 +139,12 @@ fn parse_order(core: &Core, request: &Request) -> Result<PurgeOrder, String> {
     let PurgeTarget { what, is_soft } =
         parse_purge(&head, key::authority(request.primary()), &core.config.tags)
             .map_err(|why| format!("Nothing was purged: invalid request: {why}.\n"))?;
-    let told = core.among.abroad.is_some().then(|| broadcast_form(&what, request.primary()));
+    let told = core.purging.cluster.abroad.is_some().then(|| broadcast_form(&what, request.primary()));
     let what = match what {
         Purge::Address if !is_soft => None,
         Purge::Address => Some((What::Address(key::place(request.primary()).word()), is_soft)),
         Purge::Tags(tags) => {
-            let tags = tags.iter().map(|tag| core.store.hash(tag).word());
+            let tags = tags.iter().map(|tag| core.storage.store.hash(tag).word());
             Some((What::Tags(tags.collect()), is_soft))
         }
         Purge::Tagged(pattern) => {
@@ -184,7 +184,8 @@ fn broadcast_form(what: &Purge<'_>, primary: &[u8]) -> Invalidate {
 
 /// Drops a page under both schemes and every port under which it may be stored.
 async fn purge_page(primary: Vec<u8>) -> Answer<'static> {
-    let (ports, are_more) = with_core(|core| (core.book.ports.seen(), core.book.ports.are_more()));
+    let (ports, are_more) =
+        with_core(|core| (core.purging.purge_log.ports.seen(), core.purging.purge_log.ports.are_more()));
     let place = key::place(&primary);
     let (mut was_there, mut is_kept) = (false, true);
     for form in key::forms(&primary, &ports) {
@@ -221,13 +222,13 @@ async fn purge_page(primary: Vec<u8>) -> Answer<'static> {
 /// # Errors
 /// [`CoreBusy`] if the ring to that core stayed full for [`RING_WAIT_MAX`].
 pub(crate) async fn unlink_at_owner(key: Vec<u8>, lasting: bool) -> Result<UnlinkOutcome, CoreBusy> {
-    let hash = with_core(|core| core.store.hash(&key));
+    let hash = with_core(|core| core.storage.store.hash(&key));
     let (done, answer) = oneshot::channel();
     let mut message = Some(Message::Unlink { hash, key, is_purge: false, lasting, done });
     let until = Instant::now() + RING_WAIT_MAX;
     loop {
         with_core(|core| {
-            let owner = core.store.owner(hash);
+            let owner = core.storage.store.owner(hash);
             match message.take() {
                 Some(Message::Unlink { hash, key, lasting, done, .. }) if owner == core.index => {
                     unlink(core, hash, &key, lasting, done);
@@ -258,15 +259,15 @@ pub(crate) fn unlink(
     done: oneshot::Sender<UnlinkOutcome>,
 ) {
     hit_for_miss::forget(core, key);
-    let under_way = core.in_flight.borrow_mut().forget(key);
+    let under_way = core.fetches.in_flight.borrow_mut().forget(key);
     let mut shard = core.shard_mut();
     // While the file is still being read, the object may be in it; it is then dropped there, too.
     let is_warming = shard.is_warming();
     let was_there = shard.unlink(hash, key) || under_way || is_warming;
     // The requesting client may be gone; the object is dropped all the same.
     if !lasting {
-        if core.peers.is_some() {
-            core.changed_here.set(hash, true);
+        if core.origins.peers.is_some() {
+            core.origins.changed_here.set(hash, true);
         }
         let _ = done.send(UnlinkOutcome { was_there, is_kept: true });
         return;
@@ -296,14 +297,14 @@ mod tests {
             .find(|number| {
                 key.clear();
                 key::of_url(&format!("http://site/{number}"), &SiteTable::default(), &mut key)
-                    && with_core(|core| core.store.owner(core.store.hash(&key))) == 1
+                    && with_core(|core| core.storage.store.owner(core.storage.store.hash(&key))) == 1
             })
             .map(|_| key)
             .unwrap_or_default()
     }
 
     fn unlink_message() -> Message {
-        let hash = with_core(|core| core.store.hash(b"other"));
+        let hash = with_core(|core| core.storage.store.hash(b"other"));
         Message::Unlink {
             hash,
             key: b"other".to_vec(),
@@ -319,7 +320,7 @@ mod tests {
         let key = of_the_other();
         while with_core(|core| core.give(1, unlink_message())).is_ok() {}
         assert_eq!(unlink_at_owner(key.clone(), false).await, Err(CoreBusy));
-        with_core(|core| assert_eq!(core.counters.value(Counter::PurgesRefused), 1));
+        with_core(|core| assert_eq!(core.observers.counters.value(Counter::PurgesRefused), 1));
 
         let mut told = Vec::new();
         let other = async {

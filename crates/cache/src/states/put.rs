@@ -14,9 +14,9 @@ use crate::{
 /// answer is not stored, and a later GET fetches it.
 pub(crate) fn keep(core: &Core, request: &Request, response: &Response, expires_s: u32, body: &[u8]) {
     let key = request.primary().to_vec();
-    core.book.ports.note(&key);
+    core.purging.purge_log.ports.note(&key);
     let put = StoreRequest {
-        hash: core.store.hash(&key),
+        hash: core.storage.store.hash(&key),
         key,
         head: response.head.clone(),
         extra: response.extra(),
@@ -24,7 +24,7 @@ pub(crate) fn keep(core: &Core, request: &Request, response: &Response, expires_
         body: body.to_vec(),
         expires_s,
     };
-    let owner = core.store.owner(put.hash);
+    let owner = core.storage.store.owner(put.hash);
     if owner == core.index {
         store(core, &put);
     } else if core.give(owner, Message::Put(Box::new(put))).is_err() {
@@ -36,8 +36,8 @@ pub(crate) fn keep(core: &Core, request: &Request, response: &Response, expires_
 pub(crate) fn store(core: &Core, put: &StoreRequest) {
     let StoreRequest { hash, key, head, extra, meta, body, expires_s } = put;
     // A fetch under way began before the change, so its answer is outdated.
-    core.in_flight.borrow_mut().forget(key);
-    if StoredMeta::unpack(meta).is_none_or(|meta| core.invalidations.has_walked_past(meta.bans)) {
+    core.fetches.in_flight.borrow_mut().forget(key);
+    if StoredMeta::unpack(meta).is_none_or(|meta| core.purging.invalidations.has_walked_past(meta.bans)) {
         return;
     }
     let new = NewObject {

@@ -162,7 +162,11 @@ pub(crate) async fn respond(
                 if is_miss && !answer.is_hit() {
                     with_core(|core| {
                         core.count(Counter::Misses);
-                        core.askers.note(request.hash, request.visitor.address, clock::unix_s());
+                        core.observers.last_clients.note(
+                            request.hash,
+                            request.visitor.address,
+                            clock::unix_s(),
+                        );
                     });
                 }
                 if answer.refresh.is_some() {

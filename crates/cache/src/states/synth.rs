@@ -94,7 +94,7 @@ pub(crate) fn to_https(request: &Request) -> Answer<'static> {
     let authority = asked.authority();
     let host = authority.map_or("", |authority| authority.host);
     let port = authority.and_then(|authority| authority.port).and_then(|_| {
-        with_core(|core| core.terms.as_ref().map(|terms| terms.port())).filter(|port| *port != 443)
+        with_core(|core| core.clients.terms.as_ref().map(|terms| terms.port())).filter(|port| *port != 443)
     });
     let port = port.map_or_else(String::new, |port| format!(":{port}"));
     let status = if matches!(asked.method, "GET" | "HEAD") {

@@ -28,7 +28,7 @@ pub(super) fn in_words(
     let there = (0..looked_for).filter(|number| {
         let mut key = of_object.clone();
         key::append_block(&mut key, object.sequence(), *number);
-        let own = key::hash_of_variant(hash, core.store.hash(&key));
+        let own = key::hash_of_variant(hash, core.storage.store.hash(&key));
         shard.peek(own, &key).is_some()
     });
     let there = there.count();

@@ -113,7 +113,7 @@ fn explain(core: &Core, head: &RequestHead<'_, '_>) -> OwnerExplanation {
     // An explanation has no client connection: if the site requires a client certificate, the explanation
     // assumes that the client has one.
     let is_known = core.sites.rules(site).client_certificates.as_ref().is_some_and(|asks| asks.is_required);
-    let keyed = LookupKey { hash: core.store.hash(&key), primary_bytes: key.len(), site, is_known };
+    let keyed = LookupKey { hash: core.storage.store.hash(&key), primary_bytes: key.len(), site, is_known };
     let facts = core.facts(head, has_body, keyed, &key);
     let now_s = clock::unix_s();
     let mut walk =
@@ -308,7 +308,7 @@ impl Walk<'_> {
 
     /// Names the peer that owns the key.
     fn owner(&mut self, key: &[u8]) {
-        let Some(peers) = &self.core.peers else { return };
+        let Some(peers) = &self.core.origins.peers else { return };
         let Some(peer) = peers.owner(key) else { return };
         let (decision, words) = if *peer.name == peers.rules.name {
             ("own", "this accelerator owns the key: peers ask it before the origin".to_owned())
@@ -325,8 +325,8 @@ impl Walk<'_> {
     fn lookup(&mut self, mut key: Vec<u8>) {
         let core = self.core;
         // A shared borrow, not `shard_mut`: an explanation changes nothing.
-        let shard = core.shard.borrow();
-        let address = core.store.hash(&key);
+        let shard = core.storage.shard.borrow();
+        let address = core.storage.store.hash(&key);
         let primary_bytes = key.len();
         let mut hash = address;
         let found = |hash, key: &[u8]| {
@@ -375,7 +375,7 @@ impl Walk<'_> {
         let generation = spec.sequence();
         self.say("variant", "vary", words, "RFC 9111 §4.1").number("generation", generation);
         key::append_variant(key, generation, &names, &self.fields());
-        key::hash_of_variant(address, self.core.store.hash(key))
+        key::hash_of_variant(address, self.core.storage.store.hash(key))
     }
 
     /// Returns the fields that would be sent to the origin. An explanation has no client connection, so the

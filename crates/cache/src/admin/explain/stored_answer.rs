@@ -58,7 +58,7 @@ impl Walk<'_> {
         let (now_s, config) = (self.now_s, &*self.core.config);
         let mut meta = stored.meta;
         let hashes = (stored.hash, address);
-        match self.core.invalidations.judge(
+        match self.core.purging.invalidations.judge(
             &stored.object,
             &mut meta,
             hashes,
@@ -112,7 +112,7 @@ impl Walk<'_> {
             self.say("reuse", "no", "stored in the future: the clock was set back", "");
             return self.missed(shard, primary, asked);
         }
-        if !core.among.membership.may_serve() {
+        if !core.purging.cluster.membership.may_serve() {
             let words = "revalidated first: the cluster lease has run out, so purges may have been missed";
             self.say("reuse", "no", words, "knob cluster-lease");
             return self.missed(shard, primary, asked);
@@ -129,8 +129,8 @@ impl Walk<'_> {
             return self.missed(shard, primary, asked);
         }
         let now_ms = clock::monotonic_ms();
-        let is_failing =
-            core.lately.has(stored.hash, now_ms) || core.sites.group(self.site).is_failing(now_ms);
+        let is_failing = core.fetches.refreshed_lately.has(stored.hash, now_ms)
+            || core.sites.group(self.site).is_failing(now_ms);
         match policy::judge_reuse(meta.stored(self.now_s), &self.facts.directives) {
             Reuse::Fresh { ttl_s } => {
                 self.say("reuse", "fresh", format!("fresh for {ttl_s} s"), "RFC 9111 §4.2");

@@ -139,7 +139,7 @@ pub(in crate::client) struct PipeEnd<'c>(pub(super) &'c mut Client);
 impl Duplex for PipeEnd<'_> {
     fn poll_take(&mut self, cx: &mut Context<'_>, into: &mut Vec<u8>) -> Poll<Result<usize, SinkError>> {
         with_core(|core| {
-            let room = &mut core.scratch.borrow_mut().read;
+            let room = &mut core.buffers.scratch.borrow_mut().read;
             let came =
                 ready!(self.0.transport.poll_read(cx, room, usize::MAX)).map_err(|_| SinkError::Closed)?;
             into.extend_from_slice(&room[..came]);
@@ -192,7 +192,7 @@ impl Client {
         while self.pending.len() < AHEAD_BYTES_MAX {
             let Self { transport, pending, ahead, .. } = self;
             let came = with_core(|core| {
-                let room = &mut core.scratch.borrow_mut().read;
+                let room = &mut core.buffers.scratch.borrow_mut().read;
                 let came = ready!(transport.poll_read(cx, room, AHEAD_BYTES_MAX)).ok();
                 pending.extend_from_slice(&room[..came.unwrap_or(0)]);
                 Poll::Ready(came)

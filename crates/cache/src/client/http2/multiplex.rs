@@ -127,7 +127,7 @@ impl Multiplexes {
 
 /// Runs `with` on a connection of this core; returns `None` if the connection is gone.
 pub(super) fn with<R>(number: Number, with: impl FnOnce(&Core, &mut Multiplex) -> R) -> Option<R> {
-    with_core(|core| core.multiplexes.borrow_mut().get(number).map(|multiplex| with(core, multiplex)))
+    with_core(|core| core.clients.multiplexes.borrow_mut().get(number).map(|multiplex| with(core, multiplex)))
 }
 
 /// A stream whose request is answered by a task.

@@ -337,7 +337,7 @@ fn spawn(
     (number, client, head_bytes): (Number, ClientKey, Option<usize>),
     answering: impl Future<Output = ()> + Send + 'static,
 ) {
-    let Some(working) = StreamTask::new(&core.accounts, client, head_bytes) else {
+    let Some(working) = StreamTask::new(&core.budgets.accounts, client, head_bytes) else {
         core.count(Counter::StreamsRefused);
         reset(multiplex, id, ErrorCode::REFUSED_STREAM);
         return;
@@ -387,7 +387,7 @@ async fn answer_slowly(asker: StreamContext, request: Arc<Request>, state: State
     };
     let asked = AnswerContext::on_stream(&request.head());
     let begun = with(number, |core, multiplex| {
-        let http2 = &mut *core.http2.borrow_mut();
+        let http2 = &mut *core.buffers.http2.borrow_mut();
         let buffers = (&mut http2.text, &mut http2.blocks);
         let begun = begin(core, multiplex, stream, answer, (asked, draft), buffers, clock::monotonic_ms());
         multiplex.wake();
@@ -404,7 +404,7 @@ async fn answer_slowly(asker: StreamContext, request: Arc<Request>, state: State
 async fn piped(number: Number, stream: u32, pipe: Pipe, mut draft: Draft) {
     draft.note_websocket(200, 0, 0);
     let begun = with(number, |core, multiplex| {
-        let blocks = &mut core.http2.borrow_mut().blocks;
+        let blocks = &mut core.buffers.http2.borrow_mut().blocks;
         let block = blocks.of_opened(&pipe.head);
         let begun = multiplex.wire.send_headers(stream, block, false, &mut multiplex.out);
         multiplex.wake();
@@ -562,7 +562,7 @@ impl Sink for StreamBody {
 
     async fn send_trailers(&mut self, lines: &[u8]) -> Result<(), SinkError> {
         let sent = with(self.number, |core, multiplex| {
-            let blocks = &mut core.http2.borrow_mut().blocks;
+            let blocks = &mut core.buffers.http2.borrow_mut().blocks;
             let block = blocks.of_lines(lines);
             multiplex.wire.send_headers(self.stream, block, true, &mut multiplex.out)
         });

@@ -144,7 +144,7 @@ impl Downstream for Upload {
         with_core(|core| core.count(Counter::InterimsPassed));
         // The departure of a client is noticed when the answer is sent.
         with(self.number, |core, multiplex| {
-            let blocks = &mut core.http2.borrow_mut().blocks;
+            let blocks = &mut core.buffers.http2.borrow_mut().blocks;
             let block = blocks.of_head(head);
             multiplex.wire.send_headers(self.stream, block, false, &mut multiplex.out);
             multiplex.wake();

@@ -20,7 +20,7 @@ impl ClientMemoryGuard {
     pub(crate) fn resize(&mut self, bytes: usize) -> bool {
         if bytes <= self.0 {
             if bytes < self.0 {
-                with_core(|core| core.held.give_back(self.0 - bytes));
+                with_core(|core| core.budgets.held_bytes.give_back(self.0 - bytes));
             }
             self.0 = bytes;
             return true;
@@ -33,7 +33,7 @@ impl ClientMemoryGuard {
     /// Counts `bytes` bytes; returns `None` if there is no room for them.
     pub(crate) fn reserve(bytes: usize) -> Option<Self> {
         with_core(|core| {
-            if !core.held.take(bytes) {
+            if !core.budgets.held_bytes.take(bytes) {
                 core.count(Counter::ClientsOverBytes);
                 return None;
             }
@@ -45,7 +45,7 @@ impl ClientMemoryGuard {
 impl Drop for ClientMemoryGuard {
     fn drop(&mut self) {
         if self.0 > 0 {
-            with_core(|core| core.held.give_back(self.0));
+            with_core(|core| core.budgets.held_bytes.give_back(self.0));
         }
     }
 }

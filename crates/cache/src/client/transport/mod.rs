@@ -123,7 +123,7 @@ impl Transport {
             if !parts.iter().any(|part| matches!(part, Part::Lent(_))) {
                 return send_parts(stream.as_fd(), parts);
             }
-            with_core(|core| match &mut *core.lender.borrow_mut() {
+            with_core(|core| match &mut *core.storage.lender.borrow_mut() {
                 Some(lender) => lender.send_parts(stream.as_fd(), parts),
                 None => send_parts(stream.as_fd(), parts),
             })

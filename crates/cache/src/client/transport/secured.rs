@@ -141,7 +141,7 @@ impl TlsStream {
         take: &mut dyn FnMut(&[u8]),
     ) -> Poll<io::Result<(usize, usize)>> {
         with_core(|core| {
-            let Scratch { incoming, sealed, .. } = &mut *core.secured.borrow_mut();
+            let Scratch { incoming, sealed, .. } = &mut *core.buffers.tls.borrow_mut();
             let have = self.incoming.len();
             let most = read_bytes_max(&self.incoming, bytes_max).min(incoming.len());
             let Some(target) = incoming.get_mut(have..most).filter(|target| !target.is_empty()) else {
@@ -211,7 +211,7 @@ impl TlsStream {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         with_core(|core| {
-            let scratch = &mut *core.secured.borrow_mut();
+            let scratch = &mut *core.buffers.tls.borrow_mut();
             let Scratch { plain, sealed, .. } = scratch;
             let mut gathered = FrontParts { parts, at: 0 };
             let mut taken = 0;

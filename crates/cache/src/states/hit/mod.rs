@@ -188,7 +188,13 @@ pub(crate) fn answer<'a>(
         Ok(found) => found,
         Err(fwd) => return missed(key, keyed, must_fetch, fwd),
     };
-    match core.invalidations.judge(&object, &mut meta, (keyed.hash, address), Some(&head.headers), now_s) {
+    match core.purging.invalidations.judge(
+        &object,
+        &mut meta,
+        (keyed.hash, address),
+        Some(&head.headers),
+        now_s,
+    ) {
         purged::Verdict::Hard => return missed(key, keyed, must_fetch, Fwd::UriMiss),
         // The revalidation happened before the purge.
         purged::Verdict::Soft(_) if trust == Trust::Validated => {
@@ -200,7 +206,7 @@ pub(crate) fn answer<'a>(
         Ok(used) => used,
         Err((bypass_stored, fwd)) => return missed(key, keyed, must_fetch || bypass_stored, fwd),
     };
-    core.askers.note(keyed.hash, visitor.address, now_s);
+    core.observers.last_clients.note(keyed.hash, visitor.address, now_s);
     let hsts_s = core.hsts_s(key, site);
     let buffers = Buffers { key, head: stored_head };
     let found = (object, &meta, keyed.hash);
@@ -256,7 +262,7 @@ fn has_passed_here(core: &Core, head: &RequestHead<'_, '_>) -> bool {
             .headers
             .known_all(KnownHeader::Via)
             .flat_map(list)
-            .any(|member| member.split(|&b| b == b' ').nth(1) == Some(core.pseudonym.as_bytes()))
+            .any(|member| member.split(|&b| b == b' ').nth(1) == Some(core.names.pseudonym.as_bytes()))
 }
 
 /// Counts a request that the store answers.

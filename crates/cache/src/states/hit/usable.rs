@@ -60,7 +60,7 @@ pub(super) fn usable(
         return Err((true, Fwd::Stale));
     }
     // A member of a cluster that has lost contact for too long may have missed purges.
-    if trust != Trust::Validated && !core.among.membership.may_serve() {
+    if trust != Trust::Validated && !core.purging.cluster.membership.may_serve() {
         core.count(Counter::LeasesOut);
         return Err((true, Fwd::Stale));
     }
@@ -92,18 +92,18 @@ pub(super) fn stale(
         (Reuse::Fresh { ttl_s }, _) => Ok(ObjectUse::fresh(ttl_s)),
         (Reuse::StaleAccepted { stale_s }, _) => Ok(ObjectUse::stale(stale_s, "max-stale", false)),
         (Reuse::StaleWhileRevalidate { stale_s }, _) => {
-            let is_asked =
-                core.lately.has(keyed.hash, now_ms) || core.sites.group(keyed.site).is_failing(now_ms);
+            let is_asked = core.fetches.refreshed_lately.has(keyed.hash, now_ms)
+                || core.sites.group(keyed.site).is_failing(now_ms);
             if !is_asked {
                 // Noted now, not when the fetch begins: a pipeline may request the object many times until
                 // then.
-                core.lately.note(keyed.hash, now_ms);
+                core.fetches.refreshed_lately.note(keyed.hash, now_ms);
             }
             Ok(ObjectUse::stale(stale_s, "stale-while-revalidate", !is_asked))
         }
         (Reuse::StaleIfError { stale_s }, trust) => {
             let fails = trust == Trust::StandIn
-                || core.lately.has(keyed.hash, now_ms)
+                || core.fetches.refreshed_lately.has(keyed.hash, now_ms)
                 || core.sites.group(keyed.site).is_failing(now_ms);
             if fails {
                 Ok(ObjectUse::stale(stale_s, "stale-if-error", false))

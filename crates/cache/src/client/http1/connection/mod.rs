@@ -188,10 +188,10 @@ enum ServiceEnd {
 /// Answers 503 to a connection over the limit. If many of these connections arrive at once they are closed
 /// without an answer, because a client over the limit must not cost more than a client within it.
 pub(crate) fn turn_away(core: &Core, stream: TcpStream, peer: Peer) {
-    if core.turning_away.get() >= TURNING_AWAY_MAX {
+    if core.clients.turning_away.get() >= TURNING_AWAY_MAX {
         return;
     }
-    core.turning_away.set(core.turning_away.get() + 1);
+    core.clients.turning_away.set(core.clients.turning_away.get() + 1);
     tokio::spawn(async move {
         let mut connection = Connection::new(Transport::plain(stream), Watch::new(), peer);
         let draft = Draft::of_nothing(peer.address());
@@ -199,7 +199,7 @@ pub(crate) fn turn_away(core: &Core, stream: TcpStream, peer: Peer) {
         // The periodic sweep does not check this connection, so a timer limits its time.
         let _ = tokio::time::timeout(TURN_AWAY_TIME_MAX, refused).await;
         drop(connection);
-        with_core(|core| core.turning_away.set(core.turning_away.get() - 1));
+        with_core(|core| core.clients.turning_away.set(core.clients.turning_away.get() - 1));
     });
 }
 
@@ -277,7 +277,7 @@ impl Connection {
                     false
                 }
             };
-            if !open || with_core(|core| core.draining.get()) {
+            if !open || with_core(|core| core.is_draining.get()) {
                 return ServiceEnd::Closed;
             }
             self.client.end_exchange();
@@ -289,7 +289,7 @@ impl Connection {
     async fn respond(&mut self, request: &Arc<Request>, state: State, fwd: Fwd, draft: Draft) -> bool {
         self.client.watch.work();
         let client = request.client_key();
-        let kept_head = with_core(|core| KeptHead::new(&core.accounts, client, request.head_bytes()));
+        let kept_head = with_core(|core| KeptHead::new(&core.budgets.accounts, client, request.head_bytes()));
         let Some(kept_head) = kept_head else {
             with_core(|core| core.count(Counter::ClientsOverBytes));
             self.refuse(Fault::Overloaded, draft).await;
@@ -360,7 +360,7 @@ impl Connection {
         let mut is_unread = upload.as_ref().is_none_or(upload::Rest::is_unread);
         let asked = AnswerContext { persists: asked.persists && !is_unread && !self.is_last, ..asked };
         let (prefix, sending) = with_core(|core| {
-            let out = &mut core.scratch.borrow_mut().out;
+            let out = &mut core.buffers.scratch.borrow_mut().out;
             out.clear();
             let sending = deliver::begin(core, answer, asked, out, (&mut draft, self.client.sent_bytes));
             draft.note_body_begun();

@@ -57,7 +57,7 @@ impl Connection {
             return Poll::Ready(with_core(|core| self.time_is_up(core)));
         }
         with_core(|core| {
-            let mut scratch = core.scratch.borrow_mut();
+            let mut scratch = core.buffers.scratch.borrow_mut();
             let scratch = &mut *scratch;
             let mut have = self.client.pending.len();
             scratch.read[..have].copy_from_slice(&self.client.pending);
@@ -141,7 +141,7 @@ impl Connection {
         let proxies = &core.config.trusted_proxies[..];
         out.clear();
         let came = || self.client.transport.client_auth().clone();
-        let turn = core.reader.turn();
+        let turn = core.storage.reader.turn();
         let now_s = clock::unix_s();
         let moment = Moment::now();
         let given = self.client.sent_bytes;

@@ -108,8 +108,8 @@ pub(crate) async fn serve(
         let now_ms = clock::monotonic_ms();
         let mut wire = Connection::new(limits(core), now_ms);
         let mut out = Vec::new();
-        wire.greet(&core.http2.borrow().section, now_ms, &mut out);
-        core.multiplexes.borrow_mut().enter(Multiplex::new(
+        wire.greet(&core.buffers.http2.borrow().section, now_ms, &mut out);
+        core.clients.multiplexes.borrow_mut().enter(Multiplex::new(
             wire,
             transport,
             out,
@@ -178,7 +178,7 @@ struct ConnectionCleanup(Number);
 
 impl ConnectionCleanup {
     fn leave(&self) -> Option<Multiplex> {
-        let multiplex = with_core(|core| core.multiplexes.borrow_mut().remove(self.0))?;
+        let multiplex = with_core(|core| core.clients.multiplexes.borrow_mut().remove(self.0))?;
         multiplex.streams.iter().for_each(|stream| stream.task.abort());
         Some(multiplex)
     }
@@ -239,7 +239,7 @@ fn turn(
 ) -> Poll<Result<Cut, End>> {
     watch.task(cx.waker());
     with_core(|core| {
-        let mut all = core.multiplexes.borrow_mut();
+        let mut all = core.clients.multiplexes.borrow_mut();
         let Some(multiplex) = all.get(client.number) else { return Poll::Ready(Err(End::Gone)) };
         if multiplex.waker.as_ref().is_none_or(|waker| !waker.will_wake(cx.waker())) {
             multiplex.waker = Some(cx.waker().clone());
@@ -305,7 +305,7 @@ fn read(
     cx: &mut Context<'_>,
     frames_left: &mut usize,
 ) -> Result<bool, End> {
-    let scratch = &mut *core.scratch.borrow_mut();
+    let scratch = &mut *core.buffers.scratch.borrow_mut();
     let mut have = multiplex.pending.len();
     scratch.read[..have].copy_from_slice(&multiplex.pending);
     if !std::mem::take(&mut multiplex.unexamined) {
@@ -315,7 +315,7 @@ fn read(
             Poll::Ready(_) => return Err(End::Gone),
         }
     }
-    let http2 = &mut *core.http2.borrow_mut();
+    let http2 = &mut *core.buffers.http2.borrow_mut();
     // Answers are gathered in the thread's buffer until they are written.
     std::mem::swap(&mut multiplex.out, &mut http2.out);
     let taken = take_frames(core, multiplex, client, scratch, http2, have, frames_left);
@@ -344,7 +344,7 @@ fn take_frames(
     frames_left: &mut usize,
 ) -> Result<usize, End> {
     let now_ms = clock::monotonic_ms();
-    let turn = core.reader.turn();
+    let turn = core.storage.reader.turn();
     let head_limits = head_limits(&core.config);
     let Scratch { read, head: stored_head, key, .. } = scratch;
     let multiplex::Scratch { section, head, text, blocks, .. } = http2;
@@ -541,7 +541,7 @@ fn look(core: &Core, multiplex: &mut Multiplex, watch: &Watch, now_ms: u64) -> R
             }
         }
     }
-    if core.draining.get() && !multiplex.is_draining {
+    if core.is_draining.get() && !multiplex.is_draining {
         multiplex.wire.drain(&mut multiplex.out);
         multiplex.is_draining = true;
     }

@@ -1,0 +1,201 @@
+//! Parts of a core's state, each for one purpose. Code that needs one part takes that part.
+
+use std::{
+    cell::{Cell, OnceCell, RefCell},
+    collections::HashMap,
+    sync::Arc,
+};
+
+use engine::{
+    accounts::Accounts,
+    cores::{
+        Rounds, SteadyClock, behind::BackgroundBudget, fair::TurnScheduler, listener::Balance, watch::Watches,
+    },
+    holding::ClientMemoryBudget,
+    io::Reads,
+    log,
+    meter::CoreCounters,
+    store::{Reader, Shard, Store},
+    sys::lend::Lender,
+};
+use tokio::{sync::Notify, task::AbortHandle};
+use wire::http1::head::HeaderSlots;
+
+use crate::{
+    admin::{cookie_names::CookieNames, cookie_samples::Samples, last_clients::LastClients},
+    body::{growing::PassingBudget, parts_in_memory::PartsInMemory},
+    client::{
+        http2::{self, Multiplexes},
+        tls_terms::TlsTerms,
+        transport,
+    },
+    core::direct_mapped_table::DirectMappedTable,
+    counters::Counter,
+    encoding::codec_pool::Coders,
+    fetch::{
+        in_flight::InFlight, query_shares::Queries, refresh_throttle::RefreshThrottle, variants::Variants,
+    },
+    head::response_head::Identity,
+    log::transaction::Draft,
+    origin::{MemberId, Pool},
+    peers::{Peers, purge_broadcast::ClusterHandle},
+    purging::{invalidations::Invalidations, purge_log::Book},
+};
+
+/// Names under which the core speaks to clients and origins, and what its request identifiers are made of.
+pub(crate) struct Names {
+    /// Name for `Via` and `Cache-Status`, ready to be copied.
+    pub(crate) identity: Identity,
+    /// Name for the `Via` field of requests to origins, unique to this instance.
+    pub(crate) pseudonym: Arc<str>,
+    pub(super) requests: Cell<u64>,
+    pub(super) started_ms: u64,
+}
+
+/// The core's share of the store, in memory and in the file, and its housekeeping.
+pub(crate) struct Storage {
+    pub(crate) store: Arc<Store>,
+    pub(crate) reader: Reader,
+    /// Shard of the store; use [`Core::shard_mut`](super::Core::shard_mut) to change it.
+    pub(crate) shard: RefCell<Shard>,
+    /// Access to the store's file; `None` if the store is in memory only.
+    pub(crate) file: Option<FileReads>,
+    /// Budget for background steps, so that fetches for the store wait until ready answers have been sent.
+    pub(crate) behind: Arc<BackgroundBudget>,
+    /// Schedule of housekeeping.
+    pub(crate) rounds: Arc<Rounds>,
+    pub(super) expiry_clock: SteadyClock,
+    /// Sender that lends large bodies to the kernel without a copy; `None` if the store or the kernel does
+    /// not support that.
+    pub(crate) lender: RefCell<Option<Lender>>,
+    /// Number of new variants that each address may still store.
+    pub(crate) variants: Variants,
+    /// Bytes of the store used by URLs that differ only in their query, by path.
+    pub(crate) queries: Queries,
+}
+
+/// A core's access to the store's file.
+pub(crate) struct FileReads {
+    pub(crate) reads: Reads,
+    /// Log of the file; empty while the file is being read at the start.
+    pub(crate) log: OnceCell<log::Reader>,
+    /// Current number of reads of large objects, each of which waits for the disk on a separate thread.
+    pub(crate) large: Cell<usize>,
+    /// Current number of answers that are stored in parts while they are sent to a client.
+    pub(crate) storing: Cell<usize>,
+    /// Parts that are being sent to clients.
+    pub(crate) parts: RefCell<PartsInMemory>,
+    /// Maximum number of parts in memory for clients
+    /// ([`PartsRoom`](crate::client::limits::request_tasks::PartsRoom)).
+    pub(crate) parts_max: usize,
+    /// Wakes answers that wait for room for parts.
+    pub(crate) parts_freed: Arc<Notify>,
+}
+
+/// Fetches in progress, and recent events that decide whether another fetch starts or waits.
+pub(crate) struct Fetches {
+    pub(crate) in_flight: RefCell<InFlight>,
+    /// Objects that were refreshed a moment ago.
+    pub(crate) refreshed_lately: RefreshThrottle,
+    /// Objects for whose fetch some requests have waited in vain. For [`VAIN_MS`](super::VAIN_MS) each
+    /// request for them fetches from the origin itself and does not wait.
+    pub(crate) waited_in_vain: RefreshThrottle,
+    /// Sliced objects for which a slice of another version arrived. If this happens again within
+    /// [`VERSIONS_DIFFER_MS`](super::VERSIONS_DIFFER_MS), the object is marked as hit-for-miss.
+    pub(crate) versions_differ: RefreshThrottle,
+    /// Encoded variants that the owner was recently asked to make.
+    pub(crate) coded_lately: RefreshThrottle,
+    /// Handle to the coding thread; `None` in a test of a single core, where nothing is encoded.
+    pub(crate) coders: Option<Coders>,
+}
+
+/// Connections to origins and to peers that share keys with this accelerator.
+pub(crate) struct Origins {
+    pub(crate) pool: RefCell<Pool>,
+    /// Probe tasks of the origins' servers, on the first core only.
+    pub(super) probes: RefCell<HashMap<MemberId, AbortHandle>>,
+    /// Number of open HTTP/2 connections to origins.
+    pub(crate) http2_connections: Cell<u64>,
+    /// Peers that share keys with this accelerator.
+    pub(crate) peers: Option<Arc<Peers>>,
+    /// Time at which a peer was last asked for an address, by the address's hash.
+    pub(crate) asked_of_peers: DirectMappedTable<u64>,
+    /// Hashes of addresses that a client of this accelerator has changed by an unsafe request and that were
+    /// not yet reported to the owning peer.
+    pub(crate) changed_here: DirectMappedTable<bool>,
+}
+
+/// Reasons for which a stored answer may no longer be served.
+pub(crate) struct Purging {
+    pub(crate) invalidations: Invalidations,
+    pub(crate) purge_log: Arc<Book>,
+    /// Handle to the cluster, which decides whether stored answers may be served, and broadcasts purges.
+    pub(crate) cluster: ClusterHandle,
+}
+
+/// Connections of clients.
+pub(crate) struct Clients {
+    pub(crate) balance: Arc<Balance>,
+    /// Deadlines of connections.
+    pub(crate) watches: RefCell<Watches>,
+    /// Scheduler for the turns of connections with a lot of work.
+    pub(crate) turns: Arc<TurnScheduler>,
+    /// TLS terms; `None` without TLS.
+    pub(crate) terms: Option<Arc<TlsTerms>>,
+    /// Number of TLS handshakes in progress.
+    pub(crate) handshakes: Cell<usize>,
+    pub(crate) multiplexes: RefCell<Multiplexes>,
+    /// Number of open WebSockets.
+    pub(crate) pipes: Cell<u64>,
+    /// Number of connections that are being answered with 503 because there is no room for them.
+    pub(crate) turning_away: Cell<usize>,
+    /// True while the limit on connections is below `connections_max`, because connections use all the memory
+    /// that they are allowed.
+    pub(crate) are_connections_fitted: Cell<bool>,
+}
+
+/// Memory that clients may use.
+pub(crate) struct Budgets {
+    /// Accounts of clients: their connections, stream tasks, request heads and parts of large objects on this
+    /// core.
+    pub(crate) accounts: Accounts,
+    /// Current bytes held for clients.
+    pub(crate) held_bytes: ClientMemoryBudget,
+    /// Budget for the memory of connections, each counted by its kind.
+    pub(crate) connection_memory: ClientMemoryBudget,
+    /// Current number of bytes copied out of the store for slow readers.
+    pub(crate) copied_bytes: Cell<usize>,
+    /// Memory budget for content that is passed through and waits for its readers.
+    pub(crate) passing: Arc<PassingBudget>,
+}
+
+/// Buffers of the thread; idle connections hold none.
+pub(crate) struct Buffers {
+    pub(crate) scratch: RefCell<Scratch>,
+    pub(crate) tls: RefCell<transport::Scratch>,
+    pub(crate) http2: RefCell<http2::Scratch>,
+}
+
+/// Buffers of one turn of a connection.
+pub(crate) struct Scratch {
+    /// Buffer for bytes read from a client; at least as long as the largest head and [`READ_BYTES`].
+    pub(crate) read: Vec<u8>,
+    /// Copy of a stored head that is not sent unchanged.
+    pub(crate) head: Vec<u8>,
+    /// Answers gathered for the next write.
+    pub(crate) out: Vec<u8>,
+    /// Slots for the header fields of the request.
+    pub(crate) slots: HeaderSlots,
+    pub(crate) key: Vec<u8>,
+    /// Log records of the gathered answers.
+    pub(crate) drafts: Vec<Draft>,
+}
+
+/// Observations for the operator.
+pub(crate) struct Observers {
+    pub(crate) counters: CoreCounters<Counter>,
+    /// Last client of each object answered on this core.
+    pub(crate) last_clients: LastClients,
+    pub(crate) cookie_leaks: RefCell<Samples>,
+    pub(crate) cookie_names: RefCell<CookieNames>,
+}
