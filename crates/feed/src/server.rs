@@ -421,7 +421,7 @@ async fn run_core(context: CoreContext, seed: Seed, common: Arc<Common>) -> io::
 async fn run_lame_duck(local: &Rc<Local>) {
     let (grace, duration) = {
         let core = &mut *local.core.borrow_mut();
-        core.is_lame = true;
+        core.clients.is_lame = true;
         let settings = Arc::clone(&core.settings);
         core.reload(settings);
         core.end_turn();
@@ -478,7 +478,7 @@ async fn accept(local: &Rc<Local>, listener: &tokio::net::TcpListener, door: Doo
             Ok((socket, address)) => {
                 let core = &mut *local.core.borrow_mut();
                 core.count(Counter::Accepted);
-                match core.balance.gather(core.index, core.settings.config.gathered) {
+                match core.clients.balance.gather(core.index, core.settings.config.gathered) {
                     Some(to) => hand_off(local, core, to, socket, address, door),
                     None => admit(local, core, socket, address, door),
                 }
@@ -525,7 +525,9 @@ pub(crate) fn take_over(
 
 /// Serves a connection if the limits allow one more.
 fn admit(local: &Rc<Local>, core: &mut Core, socket: TcpStream, address: SocketAddr, door: Door) {
-    if core.balance.total() >= core.settings.config.limits.max_connections || !core.has_connection_memory() {
+    if core.clients.balance.total() >= core.settings.config.limits.max_connections
+        || !core.has_connection_memory()
+    {
         core.count(Counter::ConnectionsRefused);
         let mut line = Vec::new();
         Rejection::ConnectionsExceeded.write(&mut line);

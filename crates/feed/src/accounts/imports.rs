@@ -358,13 +358,13 @@ impl Core {
         if of.is_imported {
             return 0;
         }
-        let mut subject = std::mem::take(&mut self.buffers.imported);
-        let stands_for = self.subjects.abroad.stands_for(sub).map(|(of, stream)| {
+        let mut subject = std::mem::take(&mut self.turn.buffers.imported);
+        let stands_for = self.routing.subjects.abroad.stands_for(sub).map(|(of, stream)| {
             stream.path.apply(run.subject, &mut subject);
             of
         });
         let delivered = stands_for.map_or(0, |sub| self.deliver(sub, of, &Run { subject: &subject, ..*run }));
-        self.buffers.imported = subject;
+        self.turn.buffers.imported = subject;
         delivered
     }
 }

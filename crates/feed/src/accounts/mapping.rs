@@ -54,14 +54,14 @@ impl Core {
         mut begun: Option<Box<SuspendedDelivery>>,
         by: By<'_>,
     ) -> bool {
-        let all = self.mappings.clone();
+        let all = self.routing.mappings.clone();
         let account = self.outputs.connections[id].account;
         let mappings = all.as_ref().and_then(|all| all.get(&account));
         let was = begun.as_mut().and_then(|begun| begun.mapped.take());
         if was.is_none() && mappings.is_none() {
             return self.publish_part(id, run, begun, by, false);
         }
-        let mut subject = std::mem::take(&mut self.buffers.mapped);
+        let mut subject = std::mem::take(&mut self.turn.buffers.mapped);
         let one_by_one = match &was {
             Some(was) => was.message.is_some(),
             None => !mappings.is_none_or(|mappings| mappings.is_certain(run.subject)),
@@ -77,7 +77,7 @@ impl Core {
                     MappingResult::Other
                 }
                 (None, Some(mappings)) => {
-                    mappings.apply(run.subject, |below| self.dice.throw(below), &mut subject)
+                    mappings.apply(run.subject, |below| self.routing.dice.throw(below), &mut subject)
                 }
                 (None, None) => MappingResult::Same,
             };
@@ -100,7 +100,7 @@ impl Core {
                 break;
             }
         }
-        self.buffers.mapped = subject;
+        self.turn.buffers.mapped = subject;
         is_done
     }
 

@@ -69,22 +69,24 @@ impl Core {
         connection.identity = Some(Box::new(now));
         let subs: Vec<SubId> = connection.sids.iter().copied().collect();
         for sub in subs {
-            let pattern = self.subjects.trie.pattern_of(self.subjects.subscription(sub).node);
+            let pattern = self.routing.subjects.trie.pattern_of(self.routing.subjects.subscription(sub).node);
             let allowed = match &self.outputs.connections[id].permissions {
-                Some(permissions) => permissions.subscribe_verdict(&pattern, self.subjects.queue_of(sub)),
+                Some(permissions) => {
+                    permissions.subscribe_verdict(&pattern, self.routing.subjects.queue_of(sub))
+                }
                 None => SubscribeVerdict::Whole,
             };
             match allowed {
-                SubscribeVerdict::Whole => self.subjects.set_filtered(sub, false),
-                SubscribeVerdict::Filtered => self.subjects.set_filtered(sub, true),
+                SubscribeVerdict::Whole => self.routing.subjects.set_filtered(sub, false),
+                SubscribeVerdict::Filtered => self.routing.subjects.set_filtered(sub, true),
                 SubscribeVerdict::Denied => {
                     self.count(Counter::SubscriptionsRevoked);
-                    let sid = &self.subjects.subscription(sub).sid;
+                    let sid = &self.routing.subjects.subscription(sub).sid;
                     self.outputs.reject(id, Rejection::SubscriptionRevoked { subject: &pattern, sid });
                     // The budget is unlimited, because only the operator can cause reloads.
-                    let work = std::mem::replace(&mut self.work, Work::of(u64::MAX));
+                    let work = std::mem::replace(&mut self.turn.work, Work::of(u64::MAX));
                     self.end_subscription(id, sub);
-                    self.work = work;
+                    self.turn.work = work;
                 }
             }
         }

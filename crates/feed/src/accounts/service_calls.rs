@@ -224,12 +224,12 @@ impl Core {
         if !of.deals {
             return ways;
         }
-        if let Some(token) = self.requests.token_of(subject) {
+        if let Some(token) = self.routing.requests.token_of(subject) {
             ways.push(Way::Answer(token));
         }
         // The core that sent the message has looked up the services already.
         if !of.is_from_core {
-            ways.extend(self.subjects.services_of(of.account, subject).into_iter().map(Way::Service));
+            ways.extend(self.routing.subjects.services_of(of.account, subject).into_iter().map(Way::Service));
         }
         ways
     }
@@ -243,7 +243,7 @@ impl Core {
         way: &Way,
         depth: usize,
     ) -> Option<Level> {
-        self.work.add(work::SUBSCRIBE + (one.bytes.len() / 1024) as u64);
+        self.turn.work.add(work::SUBSCRIBE + (one.bytes.len() / 1024) as u64);
         if depth + 1 >= LEVELS_MAX {
             return None;
         }
@@ -271,10 +271,10 @@ impl Core {
             Target::Subject(to) => subject.extend_from_slice(to.as_bytes()),
             Target::Path(path) => path.apply(one.subject, &mut subject),
         }
-        if let Some(mappings) = self.mappings.as_ref().and_then(|all| all.get(&service.exporter)) {
+        if let Some(mappings) = self.routing.mappings.as_ref().and_then(|all| all.get(&service.exporter)) {
             let mut mapped = Vec::new();
             if let MappingResult::Other =
-                mappings.apply(&subject, |below| self.dice.throw(below), &mut mapped)
+                mappings.apply(&subject, |below| self.routing.dice.throw(below), &mut mapped)
             {
                 if mapped.is_empty() {
                     return None;
@@ -297,7 +297,7 @@ impl Core {
     }
 
     fn answer(&mut self, from: &Level, one: &Run<'_>, at: usize, token: u64) -> Option<Level> {
-        let request = self.requests.find(token, from.of.account, self.now_ms)?.clone();
+        let request = self.routing.requests.find(token, from.of.account, self.turn.now_ms)?.clone();
         if from.of.is_from_core && self.links.is_any_full() {
             // The answering client is on another core and cannot be paused from here.
             self.count(Counter::AnswersLost);
@@ -330,9 +330,10 @@ impl Core {
         if one.reply.is_empty() {
             return Some(None);
         }
-        let was_empty = self.requests.len() == 0;
-        let opened = self.requests.open((at, to), one.reply, taken, from.of.producer.cid, self.now_ms);
-        self.counters.set(Counter::RequestsOpen, self.requests.len() as u64);
+        let was_empty = self.routing.requests.len() == 0;
+        let opened =
+            self.routing.requests.open((at, to), one.reply, taken, from.of.producer.cid, self.turn.now_ms);
+        self.observers.counters.set(Counter::RequestsOpen, self.routing.requests.len() as u64);
         if was_empty {
             // Wakes the housekeeping, which closes the request when it expires.
             self.outputs.rounds.stir();
@@ -355,12 +356,12 @@ impl Core {
     /// answer.
     fn close_level(&mut self, level: &Level) {
         if let Some(token) = level.asks.filter(|_| !level.reached) {
-            self.requests.close(token);
+            self.routing.requests.close(token);
         }
         if let Some((token, is_last)) = level.answers {
-            self.requests.answered(token, is_last || !level.reached, self.now_ms);
+            self.routing.requests.answered(token, is_last || !level.reached, self.turn.now_ms);
         }
-        self.counters.set(Counter::RequestsOpen, self.requests.len() as u64);
+        self.observers.counters.set(Counter::RequestsOpen, self.routing.requests.len() as u64);
     }
 
     /// Ends all levels of a message whose producer has left.
@@ -376,19 +377,19 @@ impl Core {
     /// Closes expired requests. Returns the time at which the next one expires.
     pub(crate) fn close_overdue_requests(&mut self) -> Option<u64> {
         const AT_ONCE: usize = 4096;
-        if self.requests.len() == 0 {
+        if self.routing.requests.len() == 0 {
             return None;
         }
-        let (closed, due_ms) = self.requests.close_overdue(self.now_ms, AT_ONCE);
-        self.counters.add(Counter::RequestsUnanswered, closed as u64);
-        self.counters.set(Counter::RequestsOpen, self.requests.len() as u64);
+        let (closed, due_ms) = self.routing.requests.close_overdue(self.turn.now_ms, AT_ONCE);
+        self.observers.counters.add(Counter::RequestsUnanswered, closed as u64);
+        self.observers.counters.set(Counter::RequestsOpen, self.routing.requests.len() as u64);
         due_ms
     }
 
     fn origin_in(&mut self, account: u16, from: &Origin) -> Origin {
         Origin {
             account,
-            root: self.subjects.root_of(account),
+            root: self.routing.subjects.root_of(account),
             is_from_core: false,
             is_from_hub: false,
             are_groups_named: false,
@@ -406,7 +407,7 @@ impl Core {
             Some(who) => with_line(header, who),
             None => without_who_asks(header),
         };
-        let reply = asks.map_or_else(Vec::new, |token| self.requests.subject_of(token));
+        let reply = asks.map_or_else(Vec::new, |token| self.routing.requests.subject_of(token));
         let mut bytes = Vec::with_capacity(header.len() + payload.len() + subject.len() + reply.len() + 64);
         let has_header = !header.is_empty();
         if has_header {

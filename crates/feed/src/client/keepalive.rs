@@ -10,7 +10,7 @@ use crate::{
     config::Limits,
     counters::Counter,
     delivery::{outputs::Outputs, victims::OPERATION_HELD_MIN},
-    mesh::core::{Core, Local, SUBSCRIPTION_MEMORY},
+    mesh::core::{Core, Local, Routing, SUBSCRIPTION_MEMORY, Turn},
     routing::subjects::Subjects,
 };
 
@@ -45,9 +45,12 @@ impl Local {
         loop {
             let due_in = {
                 let core = &mut *self.core.borrow_mut();
-                core.now_ms = clock::monotonic_ms();
+                core.turn.now_ms = clock::monotonic_ms();
                 cut_holders(core);
-                core.counters.set(Counter::SubscriptionBytes, core.accounts.used(SUBSCRIPTION_MEMORY) as u64);
+                core.observers.counters.set(
+                    Counter::SubscriptionBytes,
+                    core.memory.subscriptions.used(SUBSCRIPTION_MEMORY) as u64,
+                );
                 core.give_way();
                 core.end_turn();
                 look_after_some(core, &mut cursor, &mut pass);
@@ -56,9 +59,9 @@ impl Local {
                 let due_ms = if is_whole { std::mem::take(&mut pass).due_ms } else { Some(0) };
                 let due_ms = due_ms.into_iter().chain(core.give_back_memory());
                 let due_ms = due_ms.chain(core.close_overdue_requests());
-                let giving_way_ms = core.has_taken_memory().then_some(core.now_ms + GIVING_WAY_EVERY_MS);
+                let giving_way_ms = core.has_taken_memory().then_some(core.turn.now_ms + GIVING_WAY_EVERY_MS);
                 let due_ms = due_ms.chain(giving_way_ms).min();
-                due_ms.map(|due_ms| Duration::from_millis(due_ms.saturating_sub(core.now_ms)))
+                due_ms.map(|due_ms| Duration::from_millis(due_ms.saturating_sub(core.turn.now_ms)))
             };
             if rounds.pause(due_in).await {
                 // The event may concern a connection that this pass has examined already, so a new pass
@@ -80,7 +83,9 @@ struct Pass {
 
 /// Disconnects consumers that have held their producers back for too long.
 fn cut_holders(core: &mut Core) {
-    let Core { subjects, outputs, links, settings, now_ms, .. } = core;
+    let Core {
+        outputs, links, settings, routing: Routing { subjects, .. }, turn: Turn { now_ms, .. }, ..
+    } = core;
     while let Some(id) = outputs.held_too_long(settings.config.limits.producer_hold_max, *now_ms) {
         outputs.release_all(id, links);
         let subject = subjects.a_subject_of(&outputs.connections[id]);
@@ -95,7 +100,9 @@ fn look_after_some(core: &mut Core, cursor: &mut ConnId, pass: &mut Pass) {
         *cursor = if *cursor + 1 < end { *cursor + 1 } else { 0 };
         pass.looked += 1;
         if core.outputs.connections.find(*cursor).is_some() {
-            let Core { subjects, outputs, settings, now_ms, .. } = core;
+            let Core {
+                outputs, settings, routing: Routing { subjects, .. }, turn: Turn { now_ms, .. }, ..
+            } = core;
             look_after(outputs, subjects, *cursor, &settings.config.limits, *now_ms);
             // The ping is written at once: a thousand pings together would take a thousand chunks for six
             // bytes each.
@@ -222,7 +229,7 @@ mod tests {
                 tokio::task::yield_now().await;
             }
             let core = &mut *local.core.borrow_mut();
-            core.now_ms = clock::monotonic_ms() + FIRST_PING_AFTER_MS + FIRST_PING_SPREAD_MS;
+            core.turn.now_ms = clock::monotonic_ms() + FIRST_PING_AFTER_MS + FIRST_PING_SPREAD_MS;
             let mut cursor = 0;
             let mut pass = Pass::default();
             (0..ROUNDS).for_each(|_| look_after_some(core, &mut cursor, &mut pass));

@@ -21,8 +21,8 @@ impl Core {
         let is_required = identities.is_required();
         // CONNECT is optional where clients without credentials are admitted, as in nats-server.
         let may_begin_without = identities.may_begin_without(transport.websocket) && certificate.is_none();
-        let root = self.subjects.root_of(0);
-        let mut connection = Connection::new(cid, address, writer, root, self.now_ms);
+        let root = self.routing.subjects.root_of(0);
+        let mut connection = Connection::new(cid, address, writer, root, self.turn.now_ms);
         connection.client =
             ClientKey::of_connection(address.ip(), cid, &self.settings.config.shared_networks);
         connection.transport = transport;
@@ -32,9 +32,9 @@ impl Core {
             connection.stage = Stage::CredentialsNeeded;
         }
         let id = self.outputs.connections.insert(Box::new(connection));
-        self.balance.opened(self.index);
+        self.clients.balance.opened(self.index);
         self.outputs.rounds.stir();
-        self.counters.add(Counter::Connections, 1);
+        self.observers.counters.add(Counter::Connections, 1);
         if !is_required
             && let Check::Done(Ok(identity)) = self.settings.identities.check(&Credentials::default(), b"")
         {
@@ -47,7 +47,7 @@ impl Core {
                 &self.settings,
                 &(&*self.outputs.connections[id]).into(),
                 false,
-                self.is_lame,
+                self.clients.is_lame,
             );
             self.outputs.say(id, &info);
         }
@@ -59,7 +59,7 @@ impl Core {
     pub(crate) fn end_some(&mut self, id: ConnId) -> bool {
         let sids = &self.outputs.connections[id].sids;
         // Each call scans the table from its start, where most slots are empty after earlier calls.
-        self.work.add((sids.capacity() / TABLE_PLACES_A_STEP) as u64);
+        self.turn.work.add((sids.capacity() / TABLE_PLACES_A_STEP) as u64);
         let ending: SmallVec<[SubId; ENDED_IN_ONE_GO]> = sids.iter().copied().take(ENDED_IN_ONE_GO).collect();
         for sub in ending {
             if self.links.is_full_for_words() || !self.end_subscription(id, sub) {
@@ -90,15 +90,15 @@ impl Core {
         }
         connection.outbox.clear(&mut self.outputs.chunks);
         self.outputs.unfinished_bytes -= connection.unfinished_bytes;
-        if self.closed.len() == CLOSED_KEPT_MAX {
-            self.closed.pop_front();
+        if self.observers.closed.len() == CLOSED_KEPT_MAX {
+            self.observers.closed.pop_front();
         }
-        self.closed.push_back(snapshot);
+        self.observers.closed.push_back(snapshot);
         tracing::debug!(cid = connection.cid, address = %connection.address, reason = why.reason(), "closed");
-        self.balance.closed(self.index);
+        self.clients.balance.closed(self.index);
         // Wakes the periodic tasks, which free memory that the connection needed.
         self.outputs.rounds.stir();
-        self.counters.sub(Counter::Connections, 1);
+        self.observers.counters.sub(Counter::Connections, 1);
         why
     }
 }

@@ -65,13 +65,13 @@ pub(crate) async fn check(
 ) -> Option<Result<Identity, LoginError>> {
     let at_once = {
         let core = &mut *local.core.borrow_mut();
-        if core.checks.waiting >= CHECKS_WAITING_MAX {
+        if core.clients.checks.waiting >= CHECKS_WAITING_MAX {
             core.count(Counter::ChecksRefused);
             core.outputs.reject(id, Rejection::AuthenticationTimeout);
             return None;
         }
-        core.checks.waiting += 1;
-        Arc::clone(&core.checks.at_once)
+        core.clients.checks.waiting += 1;
+        Arc::clone(&core.clients.checks.at_once)
     };
     let permit = wait(local, id, stream, at_once).await;
     let checked = match permit {
@@ -87,7 +87,7 @@ pub(crate) async fn check(
         }
     };
     let core = &mut *local.core.borrow_mut();
-    core.checks.waiting -= 1;
+    core.clients.checks.waiting -= 1;
     checked.filter(|_| core.outputs.connections[id].closing.is_none())
 }
 

@@ -33,7 +33,7 @@ pub(crate) fn read(local: &Rc<Local>, core: &mut Core, mut socket: TcpStream, pr
             () = handshake.cut() => None,
         };
         let core = &mut *local.core.borrow_mut();
-        core.handshakes.end(&handshake);
+        core.clients.handshakes.end(&handshake);
         match said {
             Some(Ok(address)) => begin(&local, core, socket, address, door),
             _ => core.count(Counter::BadProxyHeaders),

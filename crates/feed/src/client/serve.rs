@@ -169,7 +169,7 @@ pub(crate) async fn serve(
     let address = arrival.address.ip();
     let id = {
         let core = &mut *local.core.borrow_mut();
-        core.now_ms = clock::monotonic_ms();
+        core.turn.now_ms = clock::monotonic_ms();
         let id = core.enter(arrival, writer, was_informed);
         core.end_turn();
         id
@@ -235,7 +235,7 @@ pub(crate) async fn attend(
             // Other cores are told of each removal, but only as fast as their queues accept it.
             let is_done = !core.links.is_full_for_words() && core.end_some(id);
             let left = is_done.then(|| {
-                core.buffers.give_back_leftover(std::mem::take(&mut input.leftover));
+                core.turn.buffers.give_back_leftover(std::mem::take(&mut input.leftover));
                 core.leave(id)
             });
             core.end_turn();
@@ -288,32 +288,32 @@ fn turn(local: &Rc<Local>, cx: &mut Context<'_>, id: ConnId, input: &mut Input) 
         {
             stream.let_in();
         }
-        let mut read = std::mem::take(&mut core.buffers.read);
+        let mut read = std::mem::take(&mut core.turn.buffers.read);
         let taken = take_in(core, cx, id, input, &mut read);
         let frames = input.stream.take_frames();
-        core.work.add(frames.count * FRAME);
+        core.turn.work.add(frames.count * FRAME);
         let processed = match taken {
             Poll::Pending => {
-                core.buffers.read = read;
-                core.outputs.note_unfinished(id, input.held_bytes(), core.now_ms);
+                core.turn.buffers.read = read;
+                core.outputs.note_unfinished(id, input.held_bytes(), core.turn.now_ms);
                 core.bound_sum();
                 return if frames.may_have_more { Poll::Ready(TurnOutcome::Over) } else { Poll::Pending };
             }
             Poll::Ready(Err(why)) => {
                 core.outputs.close(id, why);
-                core.buffers.read = read;
+                core.turn.buffers.read = read;
                 return Poll::Ready(TurnOutcome::Closed);
             }
             Poll::Ready(Ok(have)) => {
                 if core.links.has_others() && !input.was_examined {
                     local.take_inbox(core);
-                    core.outputs.connections[id].behind = core.backlog.queued;
+                    core.outputs.connections[id].behind = core.turn.backlog.queued;
                 }
                 carry_out(core, id, input, &read, have)
             }
         };
-        core.buffers.read = read;
-        core.outputs.note_unfinished(id, input.held_bytes(), core.now_ms);
+        core.turn.buffers.read = read;
+        core.outputs.note_unfinished(id, input.held_bytes(), core.turn.now_ms);
         core.end_turn();
         match processed {
             ReadOutcome::More { need } => input.need = need,
@@ -366,7 +366,7 @@ fn take_in(
                 Stream::Wrapped(stream) => pin!(stream.read_buf(leftover)).poll(cx),
             };
             let bytes = bytes_read(ready!(polled))?;
-            core.outputs.note_received(id, bytes, core.now_ms);
+            core.outputs.note_received(id, bytes, core.turn.now_ms);
             if leftover.len() >= *need {
                 return Poll::Ready(Ok(None));
             }
@@ -379,14 +379,14 @@ fn take_in(
             Stream::Wrapped(stream) => Pin::new(stream).poll_read(cx, &mut buffer),
         };
         let bytes = bytes_read(ready!(polled).map(|()| buffer.filled().len()))?;
-        core.outputs.note_received(id, bytes, core.now_ms);
+        core.outputs.note_received(id, bytes, core.turn.now_ms);
         read[..kept].copy_from_slice(leftover);
         if kept + bytes >= *need {
             return Poll::Ready(Ok(Some(kept + bytes)));
         }
         // A long payload begins here and is collected in its own buffer.
         if leftover.capacity() == 0 {
-            *leftover = core.buffers.take_leftover();
+            *leftover = core.turn.buffers.take_leftover();
         }
         leftover.extend_from_slice(&read[kept..kept + bytes]);
     }
@@ -414,13 +414,13 @@ fn carry_out(
         let (done, processed) = process(core, id, &read[..have]);
         let rest = &read[done..have];
         if done > 0 && !rest.is_empty() {
-            core.outputs.note_operation(id, core.now_ms);
+            core.outputs.note_operation(id, core.turn.now_ms);
         }
         if rest.is_empty() {
-            core.buffers.give_back_leftover(std::mem::take(&mut input.leftover));
+            core.turn.buffers.give_back_leftover(std::mem::take(&mut input.leftover));
         } else {
             if input.leftover.capacity() == 0 {
-                input.leftover = core.buffers.take_leftover();
+                input.leftover = core.turn.buffers.take_leftover();
             }
             input.leftover.clear();
             if let ReadOutcome::More { need } = processed {
@@ -432,11 +432,11 @@ fn carry_out(
     }
     let (done, processed) = process(core, id, &input.leftover);
     if done > 0 {
-        core.outputs.note_operation(id, core.now_ms);
+        core.outputs.note_operation(id, core.turn.now_ms);
     }
     input.leftover.drain(..done);
     if input.leftover.is_empty() {
-        core.buffers.give_back_leftover(std::mem::take(&mut input.leftover));
+        core.turn.buffers.give_back_leftover(std::mem::take(&mut input.leftover));
     }
     processed
 }
@@ -476,7 +476,7 @@ fn write_waiting(core: &mut Core, cx: &mut Context<'_>, id: ConnId, stream: &mut
         let was_blocked = connection.is_blocked;
         writes += write_wrapped(connection, chunks, cx, &mut **stream);
         if writes > 0 || !was_blocked {
-            connection.last_out_ms = core.now_ms;
+            connection.last_out_ms = core.turn.now_ms;
         }
     }
     while connection.is_blocked {
@@ -485,13 +485,13 @@ fn write_waiting(core: &mut Core, cx: &mut Context<'_>, id: ConnId, stream: &mut
             Poll::Pending => break,
             Poll::Ready(_) => {
                 connection.is_blocked = false;
-                connection.last_out_ms = core.now_ms;
+                connection.last_out_ms = core.turn.now_ms;
                 writes += connection.flush_socket(chunks);
             }
         }
     }
     if writes > 0 {
-        core.counters.add(Counter::Writes, writes);
+        core.observers.counters.add(Counter::Writes, writes);
         core.outputs.relieve(id, &mut core.links);
     }
 }

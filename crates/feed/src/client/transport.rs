@@ -89,14 +89,14 @@ pub(crate) fn shake_hands(local: &Rc<Local>, core: &mut Core, socket: TcpStream,
         config.tls.as_ref()
     };
     let at_most = tls.and_then(|tls| tls.timeout).unwrap_or(config.limits.auth_timeout);
-    let ldm = core.is_lame;
+    let ldm = core.clients.is_lame;
     tokio::task::spawn_local(async move {
         let shaken = tokio::select! {
             biased;
             shaken = tokio::time::timeout(at_most, prepare(&local, &settings, socket, arrival, ldm)) => shaken.ok(),
             () = handshake.cut() => None,
         };
-        local.core.borrow_mut().handshakes.end(&handshake);
+        local.core.borrow_mut().clients.handshakes.end(&handshake);
         match shaken {
             Some(Ok(Ready { stream, writer, arrival, was_informed })) => {
                 serve(local, stream, writer, arrival, was_informed).await;
@@ -115,7 +115,7 @@ impl Core {
     /// Registers a handshake, which may displace another one.
     pub(crate) fn begin_handshake(&mut self, address: IpAddr) -> Handshake {
         let (handshake, has_displaced) =
-            self.handshakes.begin(address, &self.settings.config.shared_networks);
+            self.clients.handshakes.begin(address, &self.settings.config.shared_networks);
         if has_displaced {
             self.count(Counter::HandshakesDisplaced);
         }

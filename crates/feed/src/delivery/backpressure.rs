@@ -429,9 +429,9 @@ impl Local {
             let due_in = {
                 let core = &mut *self.core.borrow_mut();
                 core.begin_turn();
-                let due_ms = core.outputs.end_holds(core.now_ms, &mut core.links);
+                let due_ms = core.outputs.end_holds(core.turn.now_ms, &mut core.links);
                 core.end_turn();
-                due_ms.map(|due_ms| Duration::from_millis(due_ms.saturating_sub(core.now_ms).max(1)))
+                due_ms.map(|due_ms| Duration::from_millis(due_ms.saturating_sub(core.turn.now_ms).max(1)))
             };
             match due_in {
                 None => begun.notified().await,

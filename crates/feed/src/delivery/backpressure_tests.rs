@@ -69,13 +69,13 @@ impl Scene {
     fn step(&mut self, take: usize) -> bool {
         let core = &mut *self.local.core.borrow_mut();
         self.now_ms += 1;
-        core.now_ms = self.now_ms;
+        core.turn.now_ms = self.now_ms;
         core.outputs.end_holds(self.now_ms, &mut core.links);
         for producing in &mut self.producers {
             producing.held_ms += u64::from(core.outputs.connections[producing.id].is_held());
             let mut left = producing.bytes;
             while left > 0 && !core.outputs.connections[producing.id].is_held() {
-                core.work = Work::of(u64::MAX);
+                core.turn.work = Work::of(u64::MAX);
                 core.process(producing.id, &producing.message);
                 producing.sent += producing.message.len();
                 left = left.saturating_sub(producing.message.len());
@@ -124,7 +124,7 @@ fn consumers_that_reconnect_hold_nobody() {
         while scene.step(0) {}
         let core = &mut *scene.local.core.borrow_mut();
         scene.consumer = enter(core);
-        core.work = Work::of(u64::MAX);
+        core.turn.work = Work::of(u64::MAX);
         core.process(scene.consumer, b"SUB > 1\r\n");
     }
     let held_ms = scene.producers[0].held_ms;

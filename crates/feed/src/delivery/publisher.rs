@@ -153,7 +153,7 @@ impl Core {
             payload_bytes_max: PAYLOAD_BYTES_MAX,
             headers: false,
         };
-        let root = self.subjects.root_of(AccountId::GLOBAL.0);
+        let root = self.routing.subjects.root_of(AccountId::GLOBAL.0);
         // No connection has this number, so no producer is held.
         #[expect(clippy::cast_possible_truncation, reason = "there are at most 64 cores")]
         let nobody = Producer { core: self.index as u16, conn: ConnId::MAX, cid: 0 };
@@ -172,7 +172,7 @@ impl Core {
             } else {
                 if begun.is_none() {
                     self.count(Counter::MessagesIn);
-                    self.counters.add(Counter::PayloadIn, run.body_bytes as u64);
+                    self.observers.counters.add(Counter::PayloadIn, run.body_bytes as u64);
                 }
                 *begun = self.hand_out(&of, &run, begun.take()).err();
                 self.end_finished();

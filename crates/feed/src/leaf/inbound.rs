@@ -53,7 +53,7 @@ impl Core {
                     return (at, ReadOutcome::Closing);
                 }
                 Ok(Progress::Complete(LeafOp::Message(message), taken)) => {
-                    self.work.add(1);
+                    self.turn.work.add(1);
                     match self.take_from_hub(id, &message, rest) {
                         Some(more) => at += taken + more,
                         None => return (at, ReadOutcome::Over),
@@ -61,7 +61,7 @@ impl Core {
                 }
                 Ok(Progress::Complete(op, taken)) => {
                     at += taken;
-                    self.work.add(1);
+                    self.turn.work.add(1);
                     match op {
                         LeafOp::Interest { subject, queue } => self.hear_interest(id, of, subject, queue),
                         LeafOp::NoInterest { subject, queue } => {
@@ -90,12 +90,12 @@ impl Core {
         let begun = self.outputs.connections[id].begun.take();
         let stored = stored_subject(first.reply);
         if !first.is_plain || stored.is_some() {
-            let mut rewritten = std::mem::take(&mut self.buffers.rewritten);
+            let mut rewritten = std::mem::take(&mut self.turn.buffers.rewritten);
             let (shown, reply) = stored.map_or((None, first.reply), |(shown, reply)| (Some(shown), reply));
             let usual = rewrite(first, reply, &mut rewritten);
             let run = Run { bytes: &rewritten, shown, ..usual };
             let is_done = self.take_run_of_hub(id, &run, first, begun);
-            self.buffers.rewritten = rewritten;
+            self.turn.buffers.rewritten = rewritten;
             return is_done.then_some(0);
         }
         let stride = first.whole.len();
@@ -137,15 +137,15 @@ impl Core {
             let count = run.count() as u64;
             connection.messages_in += count;
             connection.payload_in_bytes += count * run.body_bytes as u64;
-            self.counters.add(Counter::LeafMessagesIn, count);
-            self.counters.add(Counter::LeafPayloadIn, count * run.body_bytes as u64);
+            self.observers.counters.add(Counter::LeafMessagesIn, count);
+            self.observers.counters.add(Counter::LeafPayloadIn, count * run.body_bytes as u64);
             let hub = self.outputs.connections[id].hub.and_then(|of| self.hubs.find(of));
             if hub.is_some_and(|hub| !hub.rules.may_come(run.subject)) {
-                self.counters.add(Counter::LeafDenied, count);
+                self.observers.counters.add(Counter::LeafDenied, count);
                 return true;
             }
         }
-        if self.mappings.is_some() || begun.as_ref().is_some_and(|begun| begun.mapped.is_some()) {
+        if self.routing.mappings.is_some() || begun.as_ref().is_some_and(|begun| begun.mapped.is_some()) {
             self.publish_mapped(id, run, begun, By::Hub(message))
         } else {
             self.publish_from_hub(id, run, Some(message), begun)
@@ -168,13 +168,13 @@ impl Core {
         if run.subject.is_empty() || reserved.is_of_program(account, run.subject) {
             // A mapping may drop a share of the messages on purpose; these do not count as denied.
             let denied = if run.subject.is_empty() { 0 } else { run.count() as u64 };
-            self.counters.add(Counter::LeafDenied, denied);
+            self.observers.counters.add(Counter::LeafDenied, denied);
             return true;
         }
         // Producers at the hub cannot be paused for a slow consumer here.
         #[expect(clippy::cast_possible_truncation, reason = "there are at most 64 cores")]
         let nobody = Producer { core: self.index as u16, conn: ConnId::MAX, cid: 0 };
-        let deals = self.subjects.abroad.has_imports(account);
+        let deals = self.routing.subjects.abroad.has_imports(account);
         let of = Origin {
             from: id,
             is_from_hub: true,
@@ -201,17 +201,21 @@ impl Core {
     /// Delivers a message to one member of each queue group that the hub names. The cost grows with the
     /// number of groups, which the operator's own hub determines.
     fn hand_to_groups(&mut self, of: &Origin, run: &Run<'_>, message: &Message<'_>) {
-        let work = std::mem::replace(&mut self.work, Work::of(u64::MAX));
-        let (slot, matched) =
-            self.subjects.matches.take(&self.subjects.trie, of.root, run.subject, &mut self.work);
+        let work = std::mem::replace(&mut self.turn.work, Work::of(u64::MAX));
+        let (slot, matched) = self.routing.subjects.matches.take(
+            &self.routing.subjects.trie,
+            of.root,
+            run.subject,
+            &mut self.turn.work,
+        );
         for queue in message.queue_names() {
-            if let Some(group) = matched.group_of_name(&self.subjects.trie, queue) {
+            if let Some(group) = matched.group_of_name(&self.routing.subjects.trie, queue) {
                 self.deliver_to_group(group, of, run, &mut GroupRefusals::default());
             }
         }
-        self.subjects.matches.put_back(slot, matched);
-        let done = std::mem::replace(&mut self.work, work).done();
-        self.work.add(done + message.queues.len() as u64);
+        self.routing.subjects.matches.put_back(slot, matched);
+        let done = std::mem::replace(&mut self.turn.work, work).done();
+        self.turn.work.add(done + message.queues.len() as u64);
     }
 }
 

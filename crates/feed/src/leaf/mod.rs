@@ -156,7 +156,7 @@ async fn join(local: &Rc<Local>, seed: &Arc<Seed>, address: &Address, changed: &
         if !core.is_configured_hub(seed) {
             return (false, Trouble::NotConfigured);
         }
-        core.now_ms = clock::monotonic_ms();
+        core.turn.now_ms = clock::monotonic_ms();
         let id = core.enter_hub(seed, (writer, transport, peer), &info);
         core.end_turn();
         id

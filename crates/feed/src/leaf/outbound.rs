@@ -32,15 +32,17 @@ impl Core {
         hubs: HubMask,
         at_hubs: &AtHubs,
     ) -> bool {
-        let mut left = at_hubs.iter().fold(hubs, |mask, &(hub, _)| mask | 1 << hub) & self.hubs_up;
+        let mut left = at_hubs.iter().fold(hubs, |mask, &(hub, _)| mask | 1 << hub) & self.hubs.up;
         // Only the account and subject under which the message was published matter here, not its subject in
         // the hub's account.
         if self.settings.config.authorization.reserved.keeps_from_hub(of.account, run.subject) {
-            self.counters.add(Counter::LeafDenied, run.count() as u64 * u64::from(left.count_ones()));
+            self.observers
+                .counters
+                .add(Counter::LeafDenied, run.count() as u64 * u64::from(left.count_ones()));
             return false;
         }
         let mut is_sent = false;
-        let mut queues = std::mem::take(&mut self.buffers.queues);
+        let mut queues = std::mem::take(&mut self.turn.buffers.queues);
         while left != 0 {
             #[expect(clippy::cast_possible_truncation, reason = "a mask has sixteen bits")]
             let hub = left.trailing_zeros() as HubId;
@@ -48,7 +50,7 @@ impl Core {
             queues.clear();
             for &(_, part) in at_hubs.iter().filter(|&&(of, _)| of == hub) {
                 // The queue group may have been removed since the match.
-                if let Some(group) = self.subjects.trie.group(part) {
+                if let Some(group) = self.routing.subjects.trie.group(part) {
                     if !queues.is_empty() {
                         queues.push(b' ');
                     }
@@ -69,14 +71,14 @@ impl Core {
                 None => {}
             }
         }
-        self.buffers.queues = queues;
+        self.turn.buffers.queues = queues;
         is_sent
     }
 
     /// Sends a run (consecutive messages to one subject) to a hub, which any core may have joined. Returns
     /// whether it is on its way.
     fn send_to_hub(&mut self, hub: HubId, queues: &[u8], of: &Origin, run: &Run<'_>) -> bool {
-        self.work.add(work::delivery(run.count(), run.bytes.len()));
+        self.turn.work.add(work::delivery(run.count(), run.bytes.len()));
         let core = usize::from(hub) % self.cores;
         if core == self.index {
             return self.deliver_to_hub(hub, queues, of.producer, run);
@@ -101,9 +103,9 @@ impl Core {
         if of.is_imported {
             return false;
         }
-        let mut streams = self.subjects.abroad.streams(account, of.account);
+        let mut streams = self.routing.subjects.abroad.streams(account, of.account);
         streams.retain(|stream| covers(stream.path.source().as_bytes(), run.subject));
-        let mut subject = std::mem::take(&mut self.buffers.imported);
+        let mut subject = std::mem::take(&mut self.turn.buffers.imported);
         let mut is_sent = false;
         for stream in &streams {
             stream.path.apply(run.subject, &mut subject);
@@ -120,28 +122,29 @@ impl Core {
                 is_sent |= self.send_to_hub(hub, &there, of, &named);
             }
         }
-        self.buffers.imported = subject;
+        self.turn.buffers.imported = subject;
         is_sent
     }
 
     /// Returns whether a hub has subscribers to a subject outside of queue groups, and which of the queue
     /// groups in `queues` have members for that subject at the hub.
     fn wants(&mut self, hub: HubId, account: u16, subject: &[u8], queues: &[u8]) -> (bool, Vec<u8>) {
-        let root = self.subjects.root_of(account);
+        let root = self.routing.subjects.root_of(account);
         // The search counts as one step; if it is costly, the turn ends after it.
         let mut work = Work::of(u64::MAX);
-        let (slot, matched) = self.subjects.matches.take(&self.subjects.trie, root, subject, &mut work);
-        self.work.add(work.done());
+        let (slot, matched) =
+            self.routing.subjects.matches.take(&self.routing.subjects.trie, root, subject, &mut work);
+        self.turn.work.add(work.done());
         let wants = matched.hubs & 1 << hub != 0;
         let mut there = Vec::new();
         for queue in queues.split(|byte| *byte == b' ').filter(|queue| !queue.is_empty()) {
-            let trie = &self.subjects.trie;
+            let trie = &self.routing.subjects.trie;
             if matched.group_of_name(trie, queue).is_some_and(|group| group.is_at_hub(trie, hub)) {
                 there.extend_from_slice(if there.is_empty() { b"" } else { b" " });
                 there.extend_from_slice(queue);
             }
         }
-        self.subjects.matches.put_back(slot, matched);
+        self.routing.subjects.matches.put_back(slot, matched);
         (wants, there)
     }
 
@@ -157,13 +160,13 @@ impl Core {
         let found = self.hubs.find(of).and_then(|hub| hub.conn.map(|id| (hub, id)));
         let Some((hub, id)) = found.filter(|(hub, _)| hub.is_up) else {
             // The hub was lost while the run was on its way.
-            self.counters.add(Counter::LeafDropped, count);
+            self.observers.counters.add(Counter::LeafDropped, count);
             return false;
         };
         let is_kept =
             self.settings.config.authorization.reserved.keeps_from_hub(hub.seed.account, run.subject);
         if let Some(counter) = is_kept.then_some(Counter::LeafDenied).or_else(|| refused(hub, run)) {
-            self.counters.add(counter, count);
+            self.observers.counters.add(counter, count);
             return false;
         }
         // The subscription for the answer must reach the hub before the request.
@@ -172,11 +175,11 @@ impl Core {
         }
         match self.outputs.put_to_hub(id, queues, run) {
             PutOutcome::Nothing => {
-                self.counters.add(Counter::LeafDropped, count);
+                self.observers.counters.add(Counter::LeafDropped, count);
                 return false;
             }
             PutOutcome::NoRoom => {
-                self.counters.add(Counter::LeafDropped, count);
+                self.observers.counters.add(Counter::LeafDropped, count);
                 self.outputs.cut_slow(
                     id,
                     CloseReason::SlowConsumerPending,
@@ -186,11 +189,17 @@ impl Core {
             }
             PutOutcome::Appended(_) => {}
             PutOutcome::Backlogged(count) => {
-                self.outputs.note_backlog(id, producer, count * run.stride, self.now_ms, &mut self.links);
+                self.outputs.note_backlog(
+                    id,
+                    producer,
+                    count * run.stride,
+                    self.turn.now_ms,
+                    &mut self.links,
+                );
             }
         }
-        self.counters.add(Counter::LeafMessagesOut, count);
-        self.counters.add(Counter::LeafPayloadOut, count * run.body_bytes as u64);
+        self.observers.counters.add(Counter::LeafMessagesOut, count);
+        self.observers.counters.add(Counter::LeafPayloadOut, count * run.body_bytes as u64);
         true
     }
 }

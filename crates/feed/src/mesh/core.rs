@@ -1,11 +1,11 @@
-//! State of one core in three parts, and the beginning and end of its turns.
+//! State of one core in parts, and the beginning and end of its turns. A message meets three of the parts:
 //!
 //! ```text
 //!   a connection's task             the inbox's task
 //!     │ read, parse (`session`)       │ batches of other cores (`inbox`)
 //!     └───────────────┬───────────────┘
 //!                     ▼ `publish`: the one place where a message meets all three parts
-//!   ┌─ subjects ──────────────┐  ┌─ outputs ────────────────┐  ┌─ links ──────────────────┐
+//!   ┌─ routing.subjects ──────┐  ┌─ outputs ────────────────┐  ┌─ links ──────────────────┐
 //!   │ trie       subscribers  │  │ connections  of clients  │  │ a batch for each other   │
 //!   │ matches    cached       │  │ chunks       lent, back  │  │ core, bytes under way,   │
 //!   │ subscriptions           │  │ watermarks   who waits   │  │ who waits for room       │
@@ -73,7 +73,7 @@ use crate::{
         shared::SharedState,
     },
     monitor::{snapshot::ConnectionSnapshot, system::SystemEvent},
-    routing::{subjects::Subjects, trie::HubMask},
+    routing::subjects::Subjects,
 };
 
 /// Memory of a connection, and the additional memory of its TLS session; measured and rounded up.
@@ -99,49 +99,72 @@ pub(crate) struct Settings {
 
 /// State of one core.
 pub(crate) struct Core {
-    pub(crate) subjects: Subjects,
-    pub(crate) outputs: Outputs,
-    pub(crate) links: Links,
-    pub(crate) buffers: Buffers,
     pub(crate) index: usize,
+    pub(crate) cores: usize,
     pub(crate) shared: Arc<SharedState>,
     pub(crate) settings: Arc<Settings>,
-    pub(crate) counters: Rc<CoreCounters<Counter>>,
-    pub(crate) balance: Arc<Balance>,
-    pub(crate) is_lame: bool,
+    pub(crate) turn: Turn,
+    pub(crate) routing: Routing,
+    pub(crate) outputs: Outputs,
+    pub(crate) links: Links,
+    /// Hubs that this core joins.
+    pub(crate) hubs: Hubs,
+    pub(crate) clients: Clients,
+    pub(crate) memory: Memory,
+    pub(crate) observers: Observers,
+}
+
+/// State of the current turn.
+pub(crate) struct Turn {
+    /// Monotonic time at the start of the turn.
+    pub(crate) now_ms: u64,
+    /// Cost and budget of the turn.
+    pub(crate) work: Work,
+    /// Counts of the batches from other cores that are not delivered yet.
+    pub(crate) backlog: Backlog,
+    pub(crate) buffers: Buffers,
+}
+
+/// Choice of a message's destinations.
+pub(crate) struct Routing {
+    pub(crate) subjects: Subjects,
     /// Mappings by account; `None` if no account has any, so that messages cost nothing extra.
     pub(crate) mappings: Option<Rc<HashMap<u16, Mappings>>>,
     /// Random numbers for the choice among a mapping's destinations.
     pub(crate) dice: Dice,
     /// Pending requests to services of other accounts.
     pub(crate) requests: Requests,
+}
+
+/// Clients that connect and log in.
+pub(crate) struct Clients {
+    pub(crate) balance: Arc<Balance>,
+    pub(crate) is_lame: bool,
     /// TLS and WebSocket handshakes in progress.
     pub(crate) handshakes: Handshakes,
     /// Password checks that helper threads run for this core.
     pub(crate) checks: Checks,
-    /// Policy that decides when unused memory is freed.
-    pub(crate) tide: HeapTrimmer,
+}
+
+/// Memory that clients may use.
+pub(crate) struct Memory {
     /// This core's share of the memory for connections.
-    connection_share: Share,
+    connections: Share,
     /// This core's share of the memory for backlogs.
-    pub(crate) share: Share,
+    pub(crate) pending: Share,
     /// Memory of subscriptions, charged to their clients.
-    pub(crate) accounts: Accounts,
-    /// Mask of the connected hubs, over all cores.
-    pub(crate) hubs_up: HubMask,
-    /// Hubs that this core joins.
-    pub(crate) hubs: Hubs,
-    pub(crate) cores: usize,
+    pub(crate) subscriptions: Accounts,
+    /// Policy that decides when unused memory is freed.
+    pub(crate) trimmer: HeapTrimmer,
+}
+
+/// Observations for the operator.
+pub(crate) struct Observers {
+    pub(crate) counters: Rc<CoreCounters<Counter>>,
     /// Channel to the thread that answers requests in the system account.
     pub(crate) system: mpsc::Sender<SystemEvent>,
     /// Snapshots of the connections that were closed last.
     pub(crate) closed: VecDeque<ConnectionSnapshot>,
-    /// Monotonic time at the start of the current turn.
-    pub(crate) now_ms: u64,
-    /// Cost and budget of the current turn.
-    pub(crate) work: Work,
-    /// Counts of the batches from other cores that are not delivered yet.
-    pub(crate) backlog: Backlog,
 }
 
 /// Counts of the queued batches from other cores.
@@ -195,36 +218,41 @@ impl Local {
         let limits = &settings.config.limits;
         let counters = Rc::new(counters);
         let mut core = Core {
-            subjects: Subjects::new(Rc::clone(&counters), cores),
+            index,
+            cores,
+            turn: Turn {
+                now_ms: clock::monotonic_ms(),
+                work: Work::of(WORK_A_TURN),
+                backlog: Backlog::default(),
+                buffers: Buffers::new(limits.max_control_line),
+            },
+            routing: Routing {
+                subjects: Subjects::new(Rc::clone(&counters), cores),
+                mappings: settings.identities.all_mappings(),
+                dice: Dice::new(),
+                requests: Requests::new(settings.config.waiting_requests_bytes_max, cores),
+            },
             outputs: Outputs::new(index, Marks::of(limits.max_pending), Rc::clone(&counters), scribe),
             links: Links::new(index, cores, sender, limits.max_pending),
-            buffers: Buffers::new(limits.max_control_line),
-            index,
-            counters,
-            balance,
-            is_lame: false,
-            mappings: settings.identities.all_mappings(),
-            dice: Dice::new(),
-            requests: Requests::new(settings.config.waiting_requests_bytes_max, cores),
-            handshakes: Handshakes::default(),
-            checks: Checks::default(),
-            tide: HeapTrimmer::default(),
-            connection_share: Share::new(Arc::clone(&shared.connections), usize::MAX / 2, cores),
-            share: Share::new(Arc::clone(&shared.pending), limits.max_pending_total, cores),
-            accounts: Accounts::new(vec![Limit::of_cores(
-                Arc::clone(&shared.subscription_memory),
-                limits.max_subscription_memory,
-                cores,
-            )]),
-            hubs_up: 0,
             hubs: Hubs::new(index, cores),
-            cores,
+            clients: Clients {
+                balance,
+                is_lame: false,
+                handshakes: Handshakes::default(),
+                checks: Checks::default(),
+            },
+            memory: Memory {
+                connections: Share::new(Arc::clone(&shared.connections), usize::MAX / 2, cores),
+                pending: Share::new(Arc::clone(&shared.pending), limits.max_pending_total, cores),
+                subscriptions: Accounts::new(vec![Limit::of_cores(
+                    Arc::clone(&shared.subscription_memory),
+                    limits.max_subscription_memory,
+                    cores,
+                )]),
+                trimmer: HeapTrimmer::default(),
+            },
+            observers: Observers { counters, system, closed: VecDeque::new() },
             shared,
-            system,
-            closed: VecDeque::new(),
-            now_ms: clock::monotonic_ms(),
-            work: Work::of(WORK_A_TURN),
-            backlog: Backlog::default(),
             settings,
         };
         core.take_exchange();
@@ -239,14 +267,14 @@ impl Local {
 impl Core {
     #[inline]
     pub(crate) fn count(&self, counter: Counter) {
-        self.counters.add(counter, 1);
+        self.observers.counters.add(counter, 1);
     }
 
     /// Begins a turn.
     #[inline]
     pub(crate) fn begin_turn(&mut self) {
-        self.now_ms = clock::monotonic_ms();
-        self.work = Work::of(WORK_A_TURN);
+        self.turn.now_ms = clock::monotonic_ms();
+        self.turn.work = Work::of(WORK_A_TURN);
     }
 
     /// Sends this turn's records to other cores, and writes the clients' output.
@@ -254,13 +282,13 @@ impl Core {
         if self.links.tellers.is_waiting {
             self.tell_hubs();
         }
-        self.work.add(self.outputs.dirty() as u64 * work::WRITE);
+        self.turn.work.add(self.outputs.dirty() as u64 * work::WRITE);
         self.links.flush();
         self.outputs.flush(&mut self.links);
-        self.counters.set(Counter::MatchesFound, self.subjects.matches.found);
-        self.counters.set(Counter::MatchesMade, self.subjects.matches.made);
-        self.counters.set(Counter::MatchesDropped, self.subjects.matches.dropped);
-        self.counters.set(Counter::MatchesBytes, self.subjects.matches.bytes() as u64);
+        self.observers.counters.set(Counter::MatchesFound, self.routing.subjects.matches.found);
+        self.observers.counters.set(Counter::MatchesMade, self.routing.subjects.matches.made);
+        self.observers.counters.set(Counter::MatchesDropped, self.routing.subjects.matches.dropped);
+        self.observers.counters.set(Counter::MatchesBytes, self.routing.subjects.matches.bytes() as u64);
         self.bound_sum();
     }
 
@@ -268,19 +296,21 @@ impl Core {
     /// no progress, with a large backlog or an incomplete operation.
     #[inline]
     pub(crate) fn bound_sum(&mut self) {
-        while !self.share.allows(self.outputs.held_bytes()) {
-            let Some(Victim { id, is_unfinished }) = self.outputs.choose_victim(self.now_ms) else { return };
+        while !self.memory.pending.allows(self.outputs.held_bytes()) {
+            let Some(Victim { id, is_unfinished }) = self.outputs.choose_victim(self.turn.now_ms) else {
+                return;
+            };
             self.outputs.release_all(id, &mut self.links);
             if is_unfinished {
                 self.outputs.close(id, CloseReason::SlowProducer);
             } else {
                 self.count(Counter::SlowTotal);
-                let subject = self.subjects.a_subject_of(&self.outputs.connections[id]);
+                let subject = self.routing.subjects.a_subject_of(&self.outputs.connections[id]);
                 self.outputs.cut_slow(id, CloseReason::SlowConsumerPending, &subject);
             }
             self.links.flush();
         }
-        let is_crowded = self.share.is_crowded(self.outputs.held_bytes());
+        let is_crowded = self.memory.pending.is_crowded(self.outputs.held_bytes());
         self.outputs.marks.set_crowded(is_crowded);
     }
 
@@ -292,7 +322,7 @@ impl Core {
 
     /// Frees memory that other cores or servers need, if this core uses more than its own share.
     pub(crate) fn give_way(&mut self) {
-        self.accounts.give_way();
+        self.memory.subscriptions.give_way();
         self.displace_handshakes(0);
     }
 
@@ -300,26 +330,28 @@ impl Core {
     /// Returns whether they are.
     fn displace_handshakes(&mut self, more: usize) -> bool {
         for _ in 0..DISPLACED_AT_ONCE {
-            if self.connection_share.allows(self.connection_bytes() + more) {
+            if self.memory.connections.allows(self.connection_bytes() + more) {
                 return true;
             }
-            if !self.handshakes.make_room() {
+            if !self.clients.handshakes.make_room() {
                 return false;
             }
             self.count(Counter::HandshakesDisplaced);
         }
-        self.connection_share.allows(self.connection_bytes() + more)
+        self.memory.connections.allows(self.connection_bytes() + more)
     }
 
     /// Returns whether this core uses memory beyond its own share, which others may need.
     pub(crate) fn has_taken_memory(&self) -> bool {
-        self.connection_share.has_taken() || self.share.has_taken() || self.accounts.has_taken()
+        self.memory.connections.has_taken()
+            || self.memory.pending.has_taken()
+            || self.memory.subscriptions.has_taken()
     }
 
     fn connection_bytes(&self) -> usize {
         let of_handshake =
             if self.settings.acceptors.has_tls() { HANDSHAKE_BYTES_MAX } else { PLAIN_HANDSHAKE_BYTES };
-        self.clients() * self.bytes_of_a_connection() + self.handshakes.under_way() * of_handshake
+        self.clients() * self.bytes_of_a_connection() + self.clients.handshakes.under_way() * of_handshake
     }
 
     fn bytes_of_a_connection(&self) -> usize {
@@ -334,7 +366,7 @@ impl Core {
             return;
         }
         let own = self.clients();
-        let share = (surplus * own).div_ceil(self.balance.total().max(own).max(1));
+        let share = (surplus * own).div_ceil(self.clients.balance.total().max(own).max(1));
         let open = self.outputs.connections.iter();
         let open = open.filter(|(_, connection)| connection.closing.is_none() && connection.hub.is_none());
         let mut open: Vec<(u64, ConnId)> = open.map(|(id, connection)| (connection.cid, id)).collect();
@@ -355,7 +387,7 @@ impl Core {
     /// Activates the current imports: services, and the streams that the connected clients' subscriptions
     /// match.
     fn take_exchange(&mut self) {
-        let Self { subjects, outputs, links, settings, requests, .. } = self;
+        let Self { outputs, links, settings, routing: Routing { subjects, requests, .. }, .. } = self;
         let now = settings.identities.exchange().map(Arc::clone);
         let Some(before) = subjects.take_exchange(now.as_ref(), &requests.pattern(), links) else { return };
         requests.close_gone();
@@ -374,21 +406,21 @@ impl Core {
         }
         self.refresh_hub_imports(is_changed);
         // Only the operator can cause a reload, so no client is charged for these steps.
-        _ = self.subjects.trie.take_steps();
+        _ = self.routing.subjects.trie.take_steps();
     }
 
     /// Activates a new configuration: limits and permissions, also for connected clients.
     pub(crate) fn reload(&mut self, settings: Arc<Settings>) {
         self.settings = settings;
-        self.mappings = self.settings.identities.all_mappings();
+        self.routing.mappings = self.settings.identities.all_mappings();
         self.take_exchange();
         self.leave_hubs_not_configured();
         self.tell_hubs_what_stands();
         self.outputs.rounds.stir();
         let limits = &self.settings.config.limits;
         self.outputs.marks = Marks::of(limits.max_pending);
-        self.share.resize(self.settings.config.limits.max_pending_total, self.cores);
-        self.accounts.resize(
+        self.memory.pending.resize(self.settings.config.limits.max_pending_total, self.cores);
+        self.memory.subscriptions.resize(
             SUBSCRIPTION_MEMORY,
             self.settings.config.limits.max_subscription_memory,
             self.cores,
@@ -401,7 +433,8 @@ impl Core {
             self.judge_again(id);
             let connection = &self.outputs.connections[id];
             if connection.takes_info && connection.closing.is_none() {
-                let info = self.shared.info(&self.settings, &(&**connection).into(), true, self.is_lame);
+                let info =
+                    self.shared.info(&self.settings, &(&**connection).into(), true, self.clients.is_lame);
                 self.outputs.say(id, &info);
                 // Output is written after each connection, so that all of it takes one chunk instead of one
                 // per connection.

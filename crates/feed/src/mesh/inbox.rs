@@ -29,7 +29,7 @@ use crate::{
         work::{WORK_ON_THE_WAY, Work},
     },
     mesh::{
-        core::{Core, Local},
+        core::{Core, Local, Turn},
         links::{Message, Record, Records},
     },
     monitor::inspector,
@@ -110,11 +110,11 @@ impl Local {
             let inbox = &mut *self.inbox.borrow_mut();
             inbox.receiver.try_recv_batch(&mut inbox.batch)
         };
-        if received > 0 || core.backlog.unheard > 0 {
-            let work = std::mem::replace(&mut core.work, Work::of(WORK_ON_THE_WAY));
+        if received > 0 || core.turn.backlog.unheard > 0 {
+            let work = std::mem::replace(&mut core.turn.work, Work::of(WORK_ON_THE_WAY));
             self.apply(core);
             self.hear_waiting(core);
-            core.work = work;
+            core.turn.work = work;
             let inbox = self.inbox.borrow();
             if let Some(waker) = inbox.waker.as_ref().filter(|_| !inbox.queue.is_empty()) {
                 waker.wake_by_ref();
@@ -153,31 +153,31 @@ impl Local {
         }
         // Announcements must be applied in the order in which they were sent, so these wait behind earlier
         // ones.
-        let is_heard = core.backlog.unheard == 0 && batch.hear(core);
+        let is_heard = core.turn.backlog.unheard == 0 && batch.hear(core);
         if is_heard && !batch.has_messages {
             return batch.end(core);
         }
         batch.is_unheard = !is_heard;
-        core.backlog.unheard += usize::from(!is_heard);
-        core.backlog.queued += 1;
+        core.turn.backlog.unheard += usize::from(!is_heard);
+        core.turn.backlog.queued += 1;
         queue.push_back(batch);
     }
 
     /// Continues to apply announcements, within the turn's budget.
     fn hear_waiting(&self, core: &mut Core) {
-        if core.backlog.unheard == 0 {
+        if core.turn.backlog.unheard == 0 {
             return;
         }
         let queue = &mut self.inbox.borrow_mut().queue;
-        let before = core.backlog.unheard;
+        let before = core.turn.backlog.unheard;
         for batch in queue.iter_mut().filter(|batch| batch.is_unheard) {
             if !batch.hear(core) {
                 break;
             }
             batch.is_unheard = false;
-            core.backlog.unheard -= 1;
+            core.turn.backlog.unheard -= 1;
         }
-        if core.backlog.unheard < before {
+        if core.turn.backlog.unheard < before {
             core.wake_waiting();
         }
     }
@@ -190,9 +190,9 @@ impl Local {
                 queue.push_front(batch);
                 return;
             }
-            core.backlog.unheard -= usize::from(batch.is_unheard);
+            core.turn.backlog.unheard -= usize::from(batch.is_unheard);
             batch.end(core);
-            core.backlog.done += 1;
+            core.turn.backlog.done += 1;
             core.wake_waiting();
         }
     }
@@ -201,7 +201,7 @@ impl Local {
 impl Core {
     /// Wakes the clients that waited for announcements from other cores, if these are all applied.
     fn wake_waiting(&mut self) {
-        let Self { backlog, outputs, .. } = self;
+        let Self { outputs, turn: Turn { backlog, .. }, .. } = self;
         let heard = backlog.heard();
         backlog.waiting.retain(|id| {
             let Some(connection) = outputs.connections.find_mut(*id) else { return false };
@@ -229,7 +229,7 @@ impl WaitingBatch {
                             if begun.is_none() && core.is_turn_over() {
                                 return false;
                             }
-                            core.work.add(1);
+                            core.turn.work.add(1);
                             let to = (account, is_imported);
                             *begun = core.deliver_from_core(to, producer, group, &run, begun.take());
                             if begun.is_some() {
@@ -243,11 +243,11 @@ impl WaitingBatch {
                             core.deliver_to_hub(hub, queues, producer, &run);
                         }
                         word if heard.is_some_and(|heard| heard <= *at) => {
-                            if core.work.lacks(steps_of(&word)) {
+                            if core.turn.work.lacks(steps_of(&word)) {
                                 return false;
                             }
                             apply_record(core, *from, &word);
-                            core.work.pay(core.subjects.trie.take_steps());
+                            core.turn.work.pay(core.routing.subjects.trie.take_steps());
                             *heard = Some(bytes.len() - records.bytes_left());
                         }
                         _ => {}
@@ -271,12 +271,12 @@ impl WaitingBatch {
         let mut records = Records::new(&bytes[begin..]);
         while let Some(record) = records.next() {
             *has_messages |= matches!(record, Record::Run { .. } | Record::ToHub { .. });
-            if core.work.lacks(steps_of(&record)) {
+            if core.turn.work.lacks(steps_of(&record)) {
                 return false;
             }
-            core.work.step();
+            core.turn.work.step();
             apply_record(core, *from, &record);
-            core.work.pay(core.subjects.trie.take_steps());
+            core.turn.work.pay(core.routing.subjects.trie.take_steps());
             *heard = Some(bytes.len() - records.bytes_left());
         }
         *heard = None;
@@ -304,19 +304,19 @@ fn steps_of(record: &Record<'_>) -> u64 {
 fn apply_record(core: &mut Core, from: usize, record: &Record<'_>) {
     match *record {
         Record::Interest { account, pattern, has } => {
-            core.subjects.apply_interest(from, account, pattern, has, &mut core.links);
+            core.routing.subjects.apply_interest(from, account, pattern, has, &mut core.links);
         }
         Record::Members { account, pattern, queue, count } => {
-            core.subjects.apply_members(from, account, pattern, queue, count, &mut core.links);
+            core.routing.subjects.apply_members(from, account, pattern, queue, count, &mut core.links);
         }
         Record::HubInterest { hub, account, pattern, has } => {
-            core.subjects.apply_hub_interest(hub, account, pattern, has);
+            core.routing.subjects.apply_hub_interest(hub, account, pattern, has);
         }
         Record::HubMembers { hub, account, pattern, queue, count } => {
-            core.subjects.apply_hub_members(hub, account, (pattern, queue), count);
+            core.routing.subjects.apply_hub_members(hub, account, (pattern, queue), count);
         }
         Record::HubLoop { hub, connection } => core.close_for_loop(hub, connection),
-        Record::HubsUp { mask, up } => core.hubs_up = core.hubs_up & !mask | up,
+        Record::HubsUp { mask, up } => core.hubs.up = core.hubs.up & !mask | up,
         Record::Run { .. } | Record::ToHub { .. } => {}
         Record::Hold(producer) => core.outputs.held(producer),
         Record::Release(producer) => core.outputs.let_go(producer),

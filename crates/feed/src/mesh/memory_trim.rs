@@ -15,15 +15,16 @@ impl Core {
     /// Frees memory that has not been needed for a while. Returns the time of the next call, if nothing else
     /// happens before.
     pub(crate) fn give_back_memory(&mut self) -> Option<u64> {
-        self.subjects.matches.forget_stale(self.subjects.trie.generation());
-        let tables = self.subjects.entries() * size_of::<Subscription>() + self.subjects.matches.bytes();
-        match self.tide.uses(self.outputs.held_bytes() + tables, self.now_ms) {
+        self.routing.subjects.matches.forget_stale(self.routing.subjects.trie.generation());
+        let tables = self.routing.subjects.entries() * size_of::<Subscription>()
+            + self.routing.subjects.matches.bytes();
+        match self.memory.trimmer.uses(self.outputs.held_bytes() + tables, self.turn.now_ms) {
             TrimStep::High => None,
             TrimStep::Until(due_ms) => Some(due_ms),
             TrimStep::Out => {
                 self.outputs.chunks.give_up();
-                self.subjects.shrink();
-                self.buffers.shrink();
+                self.routing.subjects.shrink();
+                self.turn.buffers.shrink();
                 self.links.shrink();
                 self.count(Counter::MemoryGivenBack);
                 None

@@ -224,9 +224,9 @@ pub(crate) fn step(core: &Core, look: Look) {
     core.count(Counter::MonitorSteps);
     match look {
         Look::Tables(answer) => {
-            let matches = &core.subjects.matches;
+            let matches = &core.routing.subjects.matches;
             let tables = Tables {
-                trie_nodes: core.subjects.trie.nodes(),
+                trie_nodes: core.routing.subjects.trie.nodes(),
                 matches_found: matches.found,
                 matches_made: matches.made,
             };
@@ -235,10 +235,11 @@ pub(crate) fn step(core: &Core, look: Look) {
         Look::Open(from, answer) => _ = answer.send(open(core, from)),
         Look::Closed(from, answer) => {
             let from = from as usize;
-            let things: Vec<_> = core.closed.iter().skip(from).take(STEP_COPIED_MAX).cloned().collect();
-            core.counters.add(Counter::MonitorLookedAt, things.len() as u64);
+            let things: Vec<_> =
+                core.observers.closed.iter().skip(from).take(STEP_COPIED_MAX).cloned().collect();
+            core.observers.counters.add(Counter::MonitorLookedAt, things.len() as u64);
             let next = from + things.len();
-            let next = u32::try_from(next).ok().filter(|_| next < core.closed.len());
+            let next = u32::try_from(next).ok().filter(|_| next < core.observers.closed.len());
             _ = answer.send(Piece { matched: things.len(), things, next });
         }
         Look::Hubs(answer) => _ = answer.send(core.hub_snapshots()),
@@ -267,7 +268,7 @@ fn walk(core: &Core, from: u32, end: u32, mut one: impl FnMut(u32) -> LookCost) 
         sum.tokens += tokens;
         at += 1;
     }
-    core.counters.add(Counter::MonitorLookedAt, u64::from(at - from));
+    core.observers.counters.add(Counter::MonitorLookedAt, u64::from(at - from));
     (at < end).then_some(at)
 }
 
@@ -288,9 +289,9 @@ fn subscriptions(core: &Core, from: u32, wanted: &SubscriptionFilter) -> Piece<L
     let account = wanted.account.as_deref();
     let (mut things, mut matched) = (Vec::new(), 0);
     let mut pattern = Vec::new();
-    let next = walk(core, from, core.subjects.end(), |sub| {
+    let next = walk(core, from, core.routing.subjects.end(), |sub| {
         let mut cost = LookCost::default();
-        let Some(subscription) = core.subjects.find_subscription(sub) else { return cost };
+        let Some(subscription) = core.routing.subjects.find_subscription(sub) else { return cost };
         if wanted.of.as_ref().is_some_and(|of| !of.contains(&subscription.conn)) {
             return cost;
         }
@@ -301,7 +302,7 @@ fn subscriptions(core: &Core, from: u32, wanted: &SubscriptionFilter) -> Piece<L
         }
         if let Some(test) = &wanted.test {
             pattern.clear();
-            core.subjects.trie.append_pattern(subscription.node, &mut pattern);
+            core.routing.subjects.trie.append_pattern(subscription.node, &mut pattern);
             cost.tokens = tokens_of(&pattern);
             if !wire::nats::subject::matches_valid(&pattern, test) {
                 return cost;
@@ -311,7 +312,7 @@ fn subscriptions(core: &Core, from: u32, wanted: &SubscriptionFilter) -> Piece<L
         if matched <= wanted.skip || things.len() >= wanted.take {
             return cost;
         }
-        let copy = snapshot::of_subscription(&core.subjects, sub);
+        let copy = snapshot::of_subscription(&core.routing.subjects, sub);
         cost.copied = 1;
         cost.tokens += tokens_of(copy.subject.as_bytes());
         things.push(ListedSubscription { cid: connection.cid, account: name.to_owned(), subscription: copy });
@@ -360,7 +361,7 @@ mod tests {
         core.process(id, b"CONNECT {\"verbose\":false}\r\n");
         let stars = "*.".repeat(TOKENS - 1);
         for number in 0..PATTERNS {
-            core.work = Work::of(u64::MAX);
+            core.turn.work = Work::of(u64::MAX);
             core.process(id, format!("SUB {stars}{} {number}\r\n", ["*", "b"][number % 2]).as_bytes());
         }
         let test = vec!["a"; TOKENS].join(".").into_bytes();

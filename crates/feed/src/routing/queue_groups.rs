@@ -260,14 +260,14 @@ impl Core {
         loop {
             // If some of this core's members have refused, its remaining members are tried first.
             let turn = match refused.members {
-                0 => self.subjects.choose_member(group, own, refused.cores),
+                0 => self.routing.subjects.choose_member(group, own, refused.cores),
                 _ => Turn::Own,
             };
             match turn {
                 Turn::Nobody => return GroupDelivery::Refused,
                 Turn::Core(to, part) => {
-                    let known = known | self.subjects.cores_of_group(group);
-                    let (pattern, queue) = self.subjects.words_of_part(part, group.first);
+                    let known = known | self.routing.subjects.cores_of_group(group);
+                    let (pattern, queue) = self.routing.subjects.words_of_part(part, group.first);
                     let tried = refused.cores;
                     let group = GroupOfCore { pattern, queue, is_from_hub: of.is_from_hub, tried, known };
                     let to = Destination {
@@ -303,7 +303,7 @@ impl Core {
     ) -> bool {
         let GroupOfCore { pattern, queue, tried, known, .. } = to;
         if !refused.is_beyond_pattern {
-            if let Some(part) = self.subjects.find_group(of.root, pattern, queue) {
+            if let Some(part) = self.routing.subjects.find_group(of.root, pattern, queue) {
                 match self.deliver_to_own_member(MatchedGroup::at(part), of, run, &mut refused.members) {
                     GroupDelivery::Taken => return true,
                     GroupDelivery::Over => return false,
@@ -315,9 +315,9 @@ impl Core {
         // The search counts as one step; if it is costly, the turn ends after it.
         let mut work = Work::of(u64::MAX);
         let (slot, matched) =
-            self.subjects.matches.take(&self.subjects.trie, of.root, run.subject, &mut work);
-        self.work.add(work.done());
-        let group = matched.group_of_name(&self.subjects.trie, queue);
+            self.routing.subjects.matches.take(&self.routing.subjects.trie, of.root, run.subject, &mut work);
+        self.turn.work.add(work.done());
+        let group = matched.group_of_name(&self.routing.subjects.trie, queue);
         let given = group
             .map_or(GroupDelivery::Refused, |group| self.deliver_to_untried(group, of, run, refused, known));
         let tried = tried | 1 << self.index;
@@ -330,11 +330,11 @@ impl Core {
             let to = Destination { core, account: of.account, is_imported: of.is_imported, to: group };
             send_across(&mut self.outputs, &mut self.links, of.producer.conn, to, of.producer, run);
         } else if let Some(group) = group.filter(|_| !of.is_from_hub)
-            && let Some(hub) = self.subjects.hub_of_group(group, self.hubs_up)
+            && let Some(hub) = self.routing.subjects.hub_of_group(group, self.hubs.up)
         {
             self.send_to_hubs(of, run, 0, &smallvec![hub]);
         }
-        self.subjects.matches.put_back(slot, matched);
+        self.routing.subjects.matches.put_back(slot, matched);
         given != GroupDelivery::Over
     }
 
@@ -346,16 +346,16 @@ impl Core {
         run: &Run<'_>,
         refused: &mut usize,
     ) -> GroupDelivery {
-        let members = self.subjects.own_members(group);
+        let members = self.routing.subjects.own_members(group);
         while *refused < members {
             // The caller has charged the budget for the first member.
             if *refused > 0 {
                 if self.is_turn_over() {
                     return GroupDelivery::Over;
                 }
-                self.work.step();
+                self.turn.work.step();
             }
-            let member = self.subjects.next_own_member(group);
+            let member = self.routing.subjects.next_own_member(group);
             let delivered = member.map_or(0, |member| self.deliver(member, of, run));
             if delivered > 0 {
                 self.count_out(delivered, run);

@@ -34,12 +34,12 @@ pub(crate) fn answer(core: &Rc<Core>, question: Question) {
     // Sending fails if the client is gone; the answer is dropped then.
     match question {
         Question::Mail { id, answer } => {
-            let place = core.index.borrow().place(id, core.now_ms());
+            let place = core.mails.index.borrow().place(id, core.now_ms());
             let found = place.map(|place| list_entry(core, place));
             let _ = answer.send(found);
         }
         Question::Mails { ids, answer } => {
-            let place = |id: &MailId| core.index.borrow().place(*id, core.now_ms());
+            let place = |id: &MailId| core.mails.index.borrow().place(*id, core.now_ms());
             let _ = answer.send(ids.iter().filter_map(place).map(|place| list_entry(core, place)).collect());
         }
         Question::List { scope, skip, limit, answer } => {
@@ -51,7 +51,7 @@ pub(crate) fn answer(core: &Rc<Core>, question: Question) {
             });
         }
         Question::Count { scope, answer } => {
-            let known = core.index.borrow().count(&scope);
+            let known = core.mails.index.borrow().count(&scope);
             if let Some(count) = known {
                 let _ = answer.send(count);
                 return;
@@ -85,7 +85,7 @@ pub(crate) fn answer(core: &Rc<Core>, question: Question) {
             });
         }
         Question::Stored { from, most, answer } => {
-            let _ = answer.send(core.index.borrow().stored(from, most));
+            let _ = answer.send(core.mails.index.borrow().stored(from, most));
         }
         Question::Note { notes, answer } => {
             let core = Rc::clone(core);
@@ -107,7 +107,7 @@ pub(crate) fn answer(core: &Rc<Core>, question: Question) {
 }
 
 fn list_entry(core: &Core, place: Place) -> ListEntry {
-    ListEntry { place, summary: core.recent.borrow().find(place.id) }
+    ListEntry { place, summary: core.mails.summaries.borrow().find(place.id) }
 }
 
 /// Entries that a walk visits.
@@ -128,11 +128,11 @@ async fn walk(core: &Core, over: WalkTarget<'_>, limit: usize) -> Vec<Place> {
         }
         let now_ms = core.now_ms();
         let mut walk = match over {
-            WalkTarget::Scope(scope) => core.index.borrow().walk(scope),
-            WalkTarget::Others => core.index.borrow().walk_others(),
+            WalkTarget::Scope(scope) => core.mails.index.borrow().walk(scope),
+            WalkTarget::Others => core.mails.index.borrow().walk_others(),
         };
         let stepped = loop {
-            let stepped = core.index.borrow().step(&mut walk, STEPS, now_ms, |place| {
+            let stepped = core.mails.index.borrow().step(&mut walk, STEPS, now_ms, |place| {
                 places.push(place);
                 if places.len() < limit { WalkControl::No } else { WalkControl::Yes }
             });
@@ -305,7 +305,7 @@ fn refuse_api_mail(
 /// Checks a mail submitted through the API against bans and rates, as an SMTP session does at each command.
 /// Returns whether the response is to be delayed.
 fn check_abuse(core: &Core, peer: IpAddr, envelope: &Envelope, raw: &[u8]) -> Result<bool, Unavailable> {
-    let (abuse, now_ms) = (core.abuse.borrow(), core.now_ms());
+    let (abuse, now_ms) = (core.clients.abuse.borrow(), core.now_ms());
     let mut is_slow = false;
     let mut look = |judgement| match judgement {
         Judgement::Fine => Ok(()),

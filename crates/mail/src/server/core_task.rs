@@ -53,12 +53,12 @@ pub(super) async fn run_core(
     context.shutdown.requested().await;
     accepting.iter().for_each(tokio::task::JoinHandle::abort);
     ready.fetch_sub(1, Ordering::AcqRel);
-    core.draining.set(true);
+    core.is_draining.set(true);
     // Mails of other cores' sessions may still arrive for inboxes here: a loop runs until the last session of
     // all cores has ended.
     loop {
-        core.watches.borrow().end_idle();
-        if core.shared.balance.total() == 0 && core.backlog.borrow().is_empty() {
+        core.clients.watches.borrow().end_idle();
+        if core.shared.balance.total() == 0 && core.rings.backlog.borrow().is_empty() {
             break;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -74,7 +74,7 @@ pub(super) async fn accept(core: Rc<Core>, listener: tokio::net::TcpListener, ki
                 core.count(Counter::Accepted);
                 let to = core.shared.balance.hand_off_to(core.number);
                 // A core that does not read its messages is given no connections.
-                match to.filter(|to| !core.backlog.borrow().has(*to)) {
+                match to.filter(|to| !core.rings.backlog.borrow().has(*to)) {
                     Some(to) => hand_off(&core, to, stream, address, kind),
                     None => {
                         _ = tokio::task::spawn_local(connection::serve(
@@ -112,7 +112,9 @@ async fn receive_messages(core: Rc<Core>, mut receiver: Receiver<Message>) {
                 Message::LetGo(let_go) => core.apply_release(let_go),
                 Message::Ask(question) => questions::answer(&core, question),
                 Message::Remember(summaries) => {
-                    summaries.into_iter().for_each(|summary| core.recent.borrow_mut().insert(summary));
+                    summaries
+                        .into_iter()
+                        .for_each(|summary| core.mails.summaries.borrow_mut().insert(summary));
                 }
                 Message::Reclaim(segment) => {
                     tokio::task::spawn_local(reclaim(Rc::clone(&core), segment));
@@ -125,7 +127,7 @@ async fn receive_messages(core: Rc<Core>, mut receiver: Receiver<Message>) {
                         tracing::warn!(%error, "cannot register an accepted socket with the event loop")
                     }
                 },
-                Message::Lists(lists) => core.abuse.borrow_mut().lists = lists,
+                Message::Lists(lists) => core.clients.abuse.borrow_mut().lists = lists,
                 Message::Told(_) => unreachable!("events go to the listeners"),
             }
         }
@@ -136,7 +138,7 @@ async fn receive_messages(core: Rc<Core>, mut receiver: Receiver<Message>) {
 /// Pauses while there is nothing to do.
 async fn run_housekeeping(core: Rc<Core>) {
     loop {
-        core.watches.borrow_mut().sweep(clock::monotonic_ms());
+        core.clients.watches.borrow_mut().sweep(clock::monotonic_ms());
         core.send_backlog();
         loop {
             let forgotten = core.expire(FORGOTTEN_A_ROUND);
@@ -149,7 +151,7 @@ async fn run_housekeeping(core: Rc<Core>) {
         core.gauges();
         let is_short = core.shared.reader.free_segments() < core.segments_ahead();
         if is_short {
-            core.wants_room.notify_one();
+            core.log.wants_room.notify_one();
         }
         core.rounds.pause(if is_short { Some(Duration::ZERO) } else { core.due_in() }).await;
     }
@@ -158,7 +160,7 @@ async fn run_housekeeping(core: Rc<Core>) {
 /// Wakes the listeners of events, at most once every [`TELL_EVERY`].
 async fn tell_listeners(core: Rc<Core>) {
     loop {
-        core.told.notified().await;
+        core.listeners.told.notified().await;
         tokio::time::sleep(TELL_EVERY).await;
         core.wake_listeners();
     }
@@ -167,7 +169,7 @@ async fn tell_listeners(core: Rc<Core>) {
 /// Drops the mails of the oldest segment when the store gets full.
 async fn make_room(core: Rc<Core>) {
     loop {
-        core.wants_room.notified().await;
+        core.log.wants_room.notified().await;
         // Dying segments will be free soon; both counts come from one snapshot, so that a segment that
         // changes state is not missed.
         let usage = core.shared.reader.usage();
@@ -181,7 +183,7 @@ async fn make_room(core: Rc<Core>) {
             for other in (0..core.cores).filter(|other| *other != core.number) {
                 // While the store is short of room the request is repeated, so it need not wait in the
                 // backlog.
-                if !core.backlog.borrow().has(other) {
+                if !core.rings.backlog.borrow().has(other) {
                     core.give(other, Message::Reclaim(segment));
                 }
             }
@@ -195,9 +197,9 @@ async fn make_room(core: Rc<Core>) {
 /// Drops this core's mails in a segment.
 async fn reclaim(core: Rc<Core>, segment: u32) {
     loop {
-        let gone = core.index.borrow_mut().drain_segment(segment, FORGOTTEN_A_ROUND);
+        let gone = core.mails.index.borrow_mut().drain_segment(segment, FORGOTTEN_A_ROUND);
         let last = gone.len() < FORGOTTEN_A_ROUND;
-        core.counters.add(Counter::DroppedForBytes, gone.len() as u64);
+        core.observers.counters.add(Counter::DroppedForBytes, gone.len() as u64);
         gone.into_iter().for_each(|gone| _ = core.remove_from_inbox(gone, false));
         if last {
             break;
@@ -218,10 +220,10 @@ impl Core {
     /// Returns the time after which an idle core next has something to do.
     fn due_in(&self) -> Option<Duration> {
         // Sessions have deadlines.
-        if self.shared.balance.held(self.number) > 0 || !self.backlog.borrow().is_empty() {
+        if self.shared.balance.held(self.number) > 0 || !self.rings.backlog.borrow().is_empty() {
             return Some(Duration::ZERO);
         }
-        let expires_ms = self.index.borrow().next_expiry_ms()?;
+        let expires_ms = self.mails.index.borrow().next_expiry_ms()?;
         Some(Duration::from_millis(expires_ms.saturating_sub(self.now_ms())).min(EXPIRY_LOOK_MAX))
     }
 
@@ -230,7 +232,7 @@ impl Core {
     /// the segment that was begun first is returned.
     fn oldest_segment(&self) -> Option<u32> {
         let sealed = self.shared.reader.sealed();
-        let oldest = self.index.borrow().oldest_segment();
+        let oldest = self.mails.index.borrow().oldest_segment();
         let first = || sealed.first().map(|sealed| sealed.segment);
         oldest.filter(|oldest| sealed.iter().any(|sealed| sealed.segment == *oldest)).or_else(first)
     }
@@ -239,7 +241,7 @@ impl Core {
     fn expire(&self, most: usize) -> usize {
         let now_ms = self.now_ms();
         for count in 0..most {
-            let gone = self.index.borrow_mut().expire_one(now_ms);
+            let gone = self.mails.index.borrow_mut().expire_one(now_ms);
             let Some(gone) = gone else { return count };
             self.count(Counter::Expired);
             // After a crash the age expires the mail again, so nothing needs to be written. An early expiry
@@ -252,15 +254,15 @@ impl Core {
 
     /// Wakes the task that makes room in the store.
     pub(crate) fn make_room(&self) {
-        self.wants_room.notify_one();
+        self.log.wants_room.notify_one();
     }
 
     fn gauges(&self) {
-        let index = self.index.borrow();
-        self.counters.set(Counter::Stored, index.len() as u64);
-        self.counters.set(Counter::StoredBytes, index.mail_bytes());
-        self.counters.set(Counter::Inboxes, index.inboxes() as u64);
-        self.counters.set(Counter::IndexBytes, index.bytes() as u64);
-        self.counters.set(Counter::Backlog, self.backlog.borrow().len() as u64);
+        let index = self.mails.index.borrow();
+        self.observers.counters.set(Counter::Stored, index.len() as u64);
+        self.observers.counters.set(Counter::StoredBytes, index.mail_bytes());
+        self.observers.counters.set(Counter::Inboxes, index.inboxes() as u64);
+        self.observers.counters.set(Counter::IndexBytes, index.bytes() as u64);
+        self.observers.counters.set(Counter::Backlog, self.rings.backlog.borrow().len() as u64);
     }
 }

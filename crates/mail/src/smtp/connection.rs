@@ -66,14 +66,14 @@ struct MemoryCharge {
 
 impl MemoryCharge {
     fn new(core: &Rc<Core>, bytes: usize) -> Self {
-        core.connection_memory.add(bytes);
+        core.clients.connection_memory.add(bytes);
         Self { core: Rc::clone(core), bytes }
     }
 }
 
 impl Drop for MemoryCharge {
     fn drop(&mut self) {
-        self.core.connection_memory.give_back(self.bytes);
+        self.core.clients.connection_memory.give_back(self.bytes);
     }
 }
 
@@ -90,9 +90,9 @@ struct ConnectionGuard {
 impl ConnectionGuard {
     fn new(core: &Rc<Core>, watch: &Arc<Watch>) -> Self {
         core.shared.balance.opened(core.number);
-        core.counters.set(Counter::Connections, core.shared.balance.held(core.number) as u64);
+        core.observers.counters.set(Counter::Connections, core.shared.balance.held(core.number) as u64);
         core.note_memory();
-        let number = core.watches.borrow_mut().add(Arc::clone(watch));
+        let number = core.clients.watches.borrow_mut().add(Arc::clone(watch));
         core.rounds.stir();
         Self {
             core: Rc::clone(core),
@@ -106,11 +106,14 @@ impl ConnectionGuard {
 
 impl Drop for ConnectionGuard {
     fn drop(&mut self) {
-        self.core.watches.borrow_mut().remove(self.number);
+        self.core.clients.watches.borrow_mut().remove(self.number);
         self.watch.work();
         self.core.shared.balance.closed(self.core.number);
         self.core.note_memory();
-        self.core.counters.set(Counter::Connections, self.core.shared.balance.held(self.core.number) as u64);
+        self.core
+            .observers
+            .counters
+            .set(Counter::Connections, self.core.shared.balance.held(self.core.number) as u64);
     }
 }
 
@@ -180,7 +183,7 @@ pub(crate) async fn serve(core: Rc<Core>, stream: TcpStream, address: SocketAddr
     let mut session = Session::new(&core, peer, kind);
     let mut turn = TurnOutcome { slow, ..TurnOutcome::default() };
     session.greet(core.config(), &mut turn.out);
-    let member = core.fair.join(peer);
+    let member = core.clients.turns.join(peer);
     connection.run_session(&mut session, &member, turn).await;
     if session.forget(&core) && session.dialog.is_receiving() {
         core.count(Counter::GoneInMail);
@@ -190,11 +193,11 @@ pub(crate) async fn serve(core: Rc<Core>, stream: TcpStream, address: SocketAddr
 /// Decides whether a peer is refused and with which reply, and whether its replies are delayed.
 fn admit(core: &Rc<Core>, peer: std::net::IpAddr, booked: &mut ConnectionGuard) -> (Option<Reply>, bool) {
     let is_full = core.shared.balance.held(core.number) > core.config().limits.connections_max;
-    if is_full || !core.connection_memory.has_room(0) {
+    if is_full || !core.clients.connection_memory.has_room(0) {
         core.count(Counter::ConnectionsRefused);
         return (Some(TOO_MANY_CONNECTIONS), false);
     }
-    let abuse = core.abuse.borrow();
+    let abuse = core.clients.abuse.borrow();
     match abuse.connection(peer, core.now_ms()) {
         Judgement::Refuse(reply, counter) => {
             core.count(counter);
@@ -228,7 +231,7 @@ impl Connection {
                 core.count(Counter::Tarpitted);
                 tokio::time::sleep(core.config().rates.tarpit).await;
             }
-            if stop == TurnEnd::Read && core.draining.get() && session.dialog.is_idle() {
+            if stop == TurnEnd::Read && core.is_draining.get() && session.dialog.is_idle() {
                 STOPPING.write(&mut turn.out);
                 stop = TurnEnd::Close;
             }
@@ -259,7 +262,7 @@ impl Connection {
                 WaitOutcome::Expired => {
                     self.watch.renew();
                     let (reply, counter) = match () {
-                        () if core.draining.get() => (STOPPING, None),
+                        () if core.is_draining.get() => (STOPPING, None),
                         () if self.is_mail_slow() => (SLOW_MAIL, Some(Counter::SlowMails)),
                         () if self.is_late() => (SESSION_OVER, Some(Counter::LongSessions)),
                         () => (TIMEOUT, Some(Counter::Timeouts)),
@@ -316,7 +319,7 @@ impl Connection {
         if self.watch.expired() {
             return Poll::Ready(WaitOutcome::Expired);
         }
-        let mut scratch = core.scratch.borrow_mut();
+        let mut scratch = core.buffers.scratch.borrow_mut();
         let polled = self.poll_turn(cx, session, &core, &mut scratch);
         // Further bytes of a mail do not extend the time limit of the mail.
         if !matches!(polled, Poll::Pending | Poll::Ready(WaitOutcome::Over)) {
@@ -474,7 +477,7 @@ impl Connection {
             let mut thrown_away = 0;
             while thrown_away < LINGER_BYTES_MAX {
                 let read = poll_fn(|cx| {
-                    let mut scratch = self.core.scratch.borrow_mut();
+                    let mut scratch = self.core.buffers.scratch.borrow_mut();
                     self.stream.poll_read(cx, &mut scratch)
                 });
                 match read.await {
@@ -527,7 +530,7 @@ impl Connection {
                         return Poll::Ready(Some(peer));
                     }
                     proxy::Header::NeedMore => {
-                        let mut scratch = core.scratch.borrow_mut();
+                        let mut scratch = core.buffers.scratch.borrow_mut();
                         let room = proxy::HEADER_BYTES_MAX;
                         match self.stream.poll_read(cx, &mut scratch[..room]) {
                             Poll::Pending => return Poll::Pending,

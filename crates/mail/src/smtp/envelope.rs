@@ -197,7 +197,7 @@ impl Envelope {
         let fields = list_head::fields(raw);
         let meta =
             Meta { arrived_ms: now_ms, envelope_from: from, from: fields.from, subject: fields.subject };
-        let mut head = core.meta.borrow_mut();
+        let mut head = core.buffers.meta.borrow_mut();
         meta.encode(recipients, &mut head);
         let (appended, record_bytes) = if tail.parts().is_empty() {
             append(core, &mut head, raw)?
@@ -298,15 +298,15 @@ fn append(core: &Core, meta: &mut Vec<u8>, raw: &[u8]) -> Result<(AppendedRecord
         return Ok((appended, meta.len() + raw.len()));
     };
     let hash = shared_bodies::hash(body);
-    if let Some(known) = core.bodies.borrow().find(hash, body.len())
+    if let Some(known) = core.mails.recent_bodies.borrow().find(hash, body.len())
         && let Some(location) = Location::from_bits(known.location)
     {
         let record_bytes = meta.len() + record::SHARED_BODY_BYTES + head.len();
-        if core.writer.borrow().has_beside(location, known.at as usize, body, record_bytes) {
+        if core.log.writer.borrow().has_beside(location, known.at as usize, body, record_bytes) {
             record::share(meta, &known);
             let appended = core.append(MAIL, 0, &[meta, head])?;
             core.count(Counter::SharedBodies);
-            core.counters.add(Counter::SharedBodyBytes, body.len() as u64);
+            core.observers.counters.add(Counter::SharedBodyBytes, body.len() as u64);
             return Ok((appended, record_bytes));
         }
     }
@@ -320,7 +320,7 @@ fn append(core: &Core, meta: &mut Vec<u8>, raw: &[u8]) -> Result<(AppendedRecord
         at: narrow(meta.len() + head.len()),
         bytes: narrow(body.len()),
     };
-    core.bodies.borrow_mut().remember(hash, stored);
+    core.mails.recent_bodies.borrow_mut().remember(hash, stored);
     Ok((appended, record_bytes))
 }
 
@@ -329,7 +329,7 @@ pub(crate) fn revoke_record(core: &Core, kept: &AppendedMail) {
     let (location, payload_bytes) = kept.record;
     // If the delete is refused as well, the mail may appear after a restart although its sender was told to
     // try again.
-    let _ = core.writer.borrow_mut().delete(location);
+    let _ = core.log.writer.borrow_mut().delete(location);
     core.shared.reader.died(location, payload_bytes);
     free_parts(&core.shared.reader, kept.parts.as_deref().unwrap_or_default());
 }

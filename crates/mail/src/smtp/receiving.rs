@@ -43,7 +43,7 @@ impl Core {
     /// Checks that there is memory for another mail; otherwise returns the counter of the refusal.
     pub(crate) fn check_budget(&self) -> Result<(), Counter> {
         let most = self.config().limits.receiving_bytes_max;
-        let ReceiveBudget { share, bytes } = &mut *self.receiving.borrow_mut();
+        let ReceiveBudget { share, bytes } = &mut *self.clients.receiving.borrow_mut();
         // If the total for all servers' clients is small, the core's own part is enough to begin.
         let begin_bytes = BEGIN_BYTES.min(most / BEGIN_SHARE).min(share.own());
         let is_room = share.allows(*bytes + begin_bytes);
@@ -54,7 +54,7 @@ impl Core {
     /// is refused: the caller then ends the mail and releases the charge.
     pub(crate) fn book_receiving(&self, peer: IpAddr, before: usize, after: usize) -> Result<(), Counter> {
         let is_room = {
-            let ReceiveBudget { share, bytes } = &mut *self.receiving.borrow_mut();
+            let ReceiveBudget { share, bytes } = &mut *self.clients.receiving.borrow_mut();
             *bytes = *bytes - before + after;
             share.allows(*bytes)
         };

@@ -265,7 +265,7 @@ impl Session {
             draft.log_refused(core, reply::TOO_LARGE);
             return self.refuse(core, reply::TOO_LARGE, turn);
         }
-        match core.abuse.borrow().sender(from.address, self.peer, now_ms) {
+        match core.clients.abuse.borrow().sender(from.address, self.peer, now_ms) {
             Judgement::Fine => {}
             Judgement::Slow => turn.slow = true,
             Judgement::Refuse(reply, counter) => {
@@ -301,7 +301,7 @@ impl Session {
             core.count(Counter::ForeignDomains);
             return self.refuse_recipient(core, to, FOREIGN_DOMAIN, turn);
         }
-        match core.abuse.borrow().recipient(&inbox, now_ms) {
+        match core.clients.abuse.borrow().recipient(&inbox, now_ms) {
             Judgement::Fine => {}
             Judgement::Slow => turn.slow = true,
             Judgement::Refuse(reply, counter) => {
@@ -385,7 +385,7 @@ impl Session {
         // Rates are checked only once, although a mail that waits for room is retried here.
         let judgement = match std::mem::replace(&mut envelope.is_judged, true) {
             true => Judgement::Fine,
-            false => core.abuse.borrow().mail(subject, &envelope.raw, now_ms),
+            false => core.clients.abuse.borrow().mail(subject, &envelope.raw, now_ms),
         };
         match judgement {
             Judgement::Fine => {}
@@ -550,7 +550,7 @@ const RECEIVED_BYTES_MAX: u64 = 1024;
 impl TurnOutcome {
     /// Creates an outcome from spare buffers of earlier turns.
     pub(crate) fn begin(core: &Core) -> Self {
-        let waiting = core.spare_waiting.borrow_mut().pop().unwrap_or_default();
+        let waiting = core.buffers.waiting.borrow_mut().pop().unwrap_or_default();
         Self { out: core.buffer(), waiting, slow: false }
     }
 
@@ -580,8 +580,8 @@ impl TurnOutcome {
             } else {
                 draft.log_accepted(core);
                 core.count(Counter::Received);
-                core.counters.add(Counter::ReceivedBytes, mail.raw_bytes);
-                core.counters.add(Counter::Deliveries, mail.arrivals.len() as u64);
+                core.observers.counters.add(Counter::ReceivedBytes, mail.raw_bytes);
+                core.observers.counters.add(Counter::Deliveries, mail.arrivals.len() as u64);
                 core.publish(mail.arrivals);
             }
         }

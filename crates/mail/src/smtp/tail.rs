@@ -137,7 +137,7 @@ impl Core {
         bytes: &[u8],
     ) -> Result<engine::log::AppendedRecord, AppendRefusal> {
         self.rounds.stir();
-        let mut writer = self.writer.borrow_mut();
+        let mut writer = self.log.writer.borrow_mut();
         let new = engine::log::NewRecord { kind: PART, hash: 0, tag: letter.0, target: None };
         let mut filling = writer.begin_if_spare(new, bytes.len())?;
         filling.write(bytes);

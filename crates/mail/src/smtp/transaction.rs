@@ -43,7 +43,9 @@ struct Inner {
 impl Draft {
     /// Begins a record if anybody reads the log.
     pub(crate) fn begin(core: &Core, parent: u64, sender: Sender<'_>) -> Self {
-        let Some(scribe) = core.scribe.as_ref().filter(|scribe| scribe.is_read()) else { return Self(None) };
+        let Some(scribe) = core.observers.scribe.as_ref().filter(|scribe| scribe.is_read()) else {
+            return Self(None);
+        };
         let (mut bytes, id) = (Vec::with_capacity(256), scribe.next_id());
         let now = clock::now_system().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         let began_us = u64::try_from(now.as_micros()).unwrap_or(u64::MAX);
@@ -96,7 +98,7 @@ impl Draft {
     }
 
     fn end(self, core: &Core, status: Option<u16>, detail: Option<&str>) {
-        let (Some(mut inner), Some(scribe)) = (self.0, core.scribe.as_ref()) else { return };
+        let (Some(mut inner), Some(scribe)) = (self.0, core.observers.scribe.as_ref()) else { return };
         let now_ns = clock::monotonic_ns();
         let micros = |from_ns: u64| now_ns.saturating_sub(from_ns) / 1000;
         let out = &mut inner.bytes;

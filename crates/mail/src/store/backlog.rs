@@ -134,13 +134,17 @@ mod tests {
                 kept += 1;
                 assert!(kept <= RING_MESSAGES + BEHIND_MAX, "no more than that waits for a core");
             }
-            assert_eq!(core.backlog.borrow().len(), BEHIND_MAX);
-            assert_eq!(core.counters.value(Counter::CoreBehind), 1);
+            assert_eq!(core.rings.backlog.borrow().len(), BEHIND_MAX);
+            assert_eq!(core.observers.counters.value(Counter::CoreBehind), 1);
             for _ in 0..5 {
                 let tried = session.resume_mail(&core, core.now_ms(), &mut TurnOutcome::default());
                 assert_eq!(tried, Some(TurnEnd::Room));
             }
-            assert_eq!(core.counters.value(Counter::CoreBehind), 1, "a mail that waits is counted once");
+            assert_eq!(
+                core.observers.counters.value(Counter::CoreBehind),
+                1,
+                "a mail that waits is counted once"
+            );
             // Mails for other cores do not wait.
             let mut other = Session::new(&core, Ipv4Addr::LOCALHOST.into(), ListenerKind::Smtp);
             other.handle_input(&core, b"EHLO x\r\n", core.now_ms(), &mut TurnOutcome::default());
@@ -148,7 +152,7 @@ mod tests {
             assert!(said.starts_with("250"), "{said}");
             // Once the core continues, it receives all messages in order, and the waiting mail is stored.
             let mut seen = Vec::new();
-            while !core.backlog.borrow().is_empty() {
+            while !core.rings.backlog.borrow().is_empty() {
                 others[0].try_recv_batch(&mut seen);
                 core.send_backlog();
             }
@@ -185,7 +189,7 @@ mod tests {
             assert_eq!(session.give_up_mail(&core, &mut turn), TurnEnd::Read);
             let said = String::from_utf8_lossy(&turn.out).into_owned();
             assert!(said.starts_with("451 4.3.2 "), "{said}");
-            assert_eq!(core.counters.value(Counter::StoreFull), 0, "the store has room");
+            assert_eq!(core.observers.counters.value(Counter::StoreFull), 0, "the store has room");
         });
     }
 }

@@ -61,7 +61,7 @@ impl Core {
             if connection.closing.is_some() {
                 return (at, ReadOutcome::Closing);
             }
-            if (connection.under_way.is_some() || self.subjects.a_finished().is_some())
+            if (connection.under_way.is_some() || self.routing.subjects.a_finished().is_some())
                 && !self.finish_under_way(id)
             {
                 return (at, ReadOutcome::Over);
@@ -85,7 +85,7 @@ impl Core {
                     if let Some(waits) = self.must_wait_to_publish(id) {
                         return (at, waits);
                     }
-                    self.work.add(1);
+                    self.turn.work.add(1);
                     match self.take_messages(id, &publish, &bytes[at..]) {
                         Some(more) => at += taken + more,
                         None => return (at, ReadOutcome::Over),
@@ -97,11 +97,11 @@ impl Core {
                 Ok(Progress::Complete(op, taken)) => {
                     // An operation such as PING is answered only after everything that arrived before it is
                     // delivered.
-                    if self.backlog.done < self.outputs.connections[id].behind {
+                    if self.turn.backlog.done < self.outputs.connections[id].behind {
                         self.wait_for_inbox(id);
                         return (at, ReadOutcome::Behind);
                     }
-                    if self.work.lacks(steps_at_most(&op)) {
+                    if self.turn.work.lacks(steps_at_most(&op)) {
                         return (at, ReadOutcome::Over);
                     }
                     // A second CONNECT removes the earlier subscriptions, as in nats-server.
@@ -112,7 +112,7 @@ impl Core {
                         return (at, ReadOutcome::Over);
                     }
                     at += taken;
-                    self.work.add(price(&op));
+                    self.turn.work.add(price(&op));
                     if let Some(check) = self.carry_out(id, op) {
                         return (at, ReadOutcome::Check(check));
                     }
@@ -139,7 +139,7 @@ impl Core {
     /// clients from publishing.
     #[inline]
     fn must_wait_to_publish(&mut self, id: ConnId) -> Option<ReadOutcome> {
-        if self.backlog.unheard == 0 && !self.links.is_overfull() {
+        if self.turn.backlog.unheard == 0 && !self.links.is_overfull() {
             return None;
         }
         self.must_wait_for_cores(id)
@@ -150,7 +150,7 @@ impl Core {
         if self.outputs.connections[id].begun.is_some() {
             return None;
         }
-        if self.backlog.heard() < self.outputs.connections[id].behind {
+        if self.turn.backlog.heard() < self.outputs.connections[id].behind {
             self.wait_for_inbox(id);
             return Some(ReadOutcome::Behind);
         }
@@ -165,7 +165,7 @@ impl Core {
 
     fn wait_for_inbox(&mut self, id: ConnId) {
         self.outputs.connections[id].waits_for_inbox = true;
-        self.backlog.waiting.push(id);
+        self.turn.backlog.waiting.push(id);
     }
 
     /// Publishes a message and the similar messages that follow it. Returns the length in bytes of those that
@@ -176,10 +176,10 @@ impl Core {
             self.connect_implied(id);
         }
         if first.tail().is_none() {
-            let mut rewritten = std::mem::take(&mut self.buffers.rewritten);
+            let mut rewritten = std::mem::take(&mut self.turn.buffers.rewritten);
             let usual = rewrite(first, &mut rewritten);
             let is_done = self.publish(id, &Run { bytes: &rewritten, ..usual }, begun);
-            self.buffers.rewritten = rewritten;
+            self.turn.buffers.rewritten = rewritten;
             return is_done.then_some(0);
         }
         let stride = first.whole.len();
@@ -190,7 +190,7 @@ impl Core {
             let connection = &self.outputs.connections[id];
             let bytes_max = match first.reply.is_empty() {
                 // Each answer is counted, so messages are published one by one.
-                _ if connection.answers(first.subject, self.mappings.is_some()) => 0,
+                _ if connection.answers(first.subject, self.routing.mappings.is_some()) => 0,
                 true => RUN_BYTES_MAX,
                 // Each request may get an answer of its own, even if it is only an error, so requests are
                 // published one by one.
@@ -228,7 +228,7 @@ impl Core {
 
     /// Notes a PONG from the client, which shows that it is alive.
     pub(crate) fn take_pong(&mut self, id: ConnId) {
-        let now_ms = self.now_ms;
+        let now_ms = self.turn.now_ms;
         let connection = &mut self.outputs.connections[id];
         connection.pings_out = 0;
         if connection.ping_sent_ms > 0 {
@@ -246,7 +246,7 @@ impl Core {
         self.outputs.say(id, b"PONG\r\n");
         let connection = &mut *self.outputs.connections[id];
         if std::mem::take(&mut connection.wants_second_info) {
-            let info = self.shared.info(&self.settings, &(&*connection).into(), true, self.is_lame);
+            let info = self.shared.info(&self.settings, &(&*connection).into(), true, self.clients.is_lame);
             self.outputs.say(id, &info);
         }
     }
@@ -345,7 +345,7 @@ impl Core {
     pub(crate) fn checked(&mut self, id: ConnId, checked: Result<Identity, LoginError>) {
         match checked {
             Ok(identity) => {
-                let root = self.subjects.root_of(identity.account.0);
+                let root = self.routing.subjects.root_of(identity.account.0);
                 let replies_bytes = Rc::clone(&self.outputs.replies_bytes);
                 if !self.enter_account(id, identity.account) {
                     self.outputs.reject(id, Rejection::AccountConnectionsExceeded);
@@ -355,7 +355,7 @@ impl Core {
                 connection.stage = Stage::Connected;
                 connection.root = root;
                 connection.account = identity.account.0;
-                connection.deals = self.subjects.abroad.has_imports(identity.account.0);
+                connection.deals = self.routing.subjects.abroad.has_imports(identity.account.0);
                 connection.permissions.clone_from(&identity.permissions);
                 connection.replies = identity
                     .permissions

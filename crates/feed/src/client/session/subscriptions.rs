@@ -12,7 +12,7 @@ use crate::{
     client::connection::ConnId,
     counters::Counter,
     delivery::work::{SUBSCRIBE, TOKENS_MAX, WALKS},
-    mesh::core::{Core, SUBSCRIPTION_MEMORY},
+    mesh::core::{Core, Routing, SUBSCRIPTION_MEMORY, Turn},
     monitor::system,
     routing::{
         subjects::Wish,
@@ -53,7 +53,7 @@ impl Core {
             return;
         }
         // If the sid is in use already, the existing subscription stays.
-        if self.subjects.find(connection, sid).is_some() {
+        if self.routing.subjects.find(connection, sid).is_some() {
             self.say_ok(id);
             return;
         }
@@ -63,14 +63,14 @@ impl Core {
             return;
         }
         self.say_ok(id);
-        let Self { subjects, outputs, links, .. } = self;
+        let Self { outputs, links, routing: Routing { subjects, .. }, .. } = self;
         let connection = &mut *outputs.connections[id];
         let sub = subjects.subscribe(id, connection, Wish { pattern, queue, sid, is_filtered }, links);
-        self.work.pay(subjects.trie.take_steps());
+        self.turn.work.pay(subjects.trie.take_steps());
         if connection.account == AccountId::SYSTEM.0 {
             // If the channel is full, an event is queued already, and its receiver will notice this
             // subscription.
-            _ = self.system.try_send(system::SystemEvent::Subscribed);
+            _ = self.observers.system.try_send(system::SystemEvent::Subscribed);
         }
         if subjects.abroad.has_streams(connection.account) {
             connection.under_way = Some(Box::new(UnderWay::Following { sub, next: 0 }));
@@ -84,7 +84,7 @@ impl Core {
         if tokens_of(pattern) > TOKENS_MAX {
             return false;
         }
-        let bytes = self.subjects.bytes_of(pattern, queue, sid);
+        let bytes = self.routing.subjects.bytes_of(pattern, queue, sid);
         let connection = &mut *self.outputs.connections[id];
         let at_most = self.settings.config.limits.max_subscription_memory / CONNECTION_PART;
         match &mut connection.subscription_memory {
@@ -93,7 +93,7 @@ impl Core {
                 bytes <= at_most && memory.resize(bytes).is_ok()
             }
             None => {
-                let charge = self.accounts.charge(connection.client, SUBSCRIPTION_MEMORY, bytes);
+                let charge = self.memory.subscriptions.charge(connection.client, SUBSCRIPTION_MEMORY, bytes);
                 connection.subscription_memory = charge.ok();
                 // The connection's task must watch the charge, because other clients may need the memory.
                 connection.wake();
@@ -107,7 +107,7 @@ impl Core {
     #[cold]
     pub(super) fn finish_under_way(&mut self, id: ConnId) -> bool {
         self.end_finished();
-        self.subjects.a_finished().is_none() && self.go_on_under_way(id)
+        self.routing.subjects.a_finished().is_none() && self.go_on_under_way(id)
     }
 
     /// Continues to add a subscription to imported streams, or to remove it from them. Returns whether all
@@ -118,8 +118,8 @@ impl Core {
             None => true,
             Some(UnderWay::Following { sub, next }) => {
                 let (sub, memory) = (*sub, &mut connection.subscription_memory);
-                let paying = (&mut self.work, &mut self.links);
-                match self.subjects.follow_some(sub, connection.account, next, memory, paying) {
+                let paying = (&mut self.turn.work, &mut self.links);
+                match self.routing.subjects.follow_some(sub, connection.account, next, memory, paying) {
                     Ok(is_all) => {
                         if is_all {
                             connection.under_way = None;
@@ -144,7 +144,7 @@ impl Core {
     /// Removes a subscription, here and from imported streams. Returns whether all was done within the turn's
     /// budget.
     pub(crate) fn end_subscription(&mut self, id: ConnId, sub: SubId) -> bool {
-        let Self { subjects, outputs, links, work, .. } = self;
+        let Self { outputs, links, routing: Routing { subjects, .. }, turn: Turn { work, .. }, .. } = self;
         let connection = &mut *outputs.connections[id];
         if !subjects.unfollow_some(sub, &mut connection.subscription_memory, (work, links))
             || work.lacks(WALKS)
@@ -166,8 +166,8 @@ impl Core {
 
     pub(super) fn unsubscribe(&mut self, id: ConnId, sid: &[u8], max: u64) {
         let connection = &mut self.outputs.connections[id];
-        let Some(sub) = self.subjects.find(connection, sid) else { return };
-        if self.subjects.end_after(sub, max) {
+        let Some(sub) = self.routing.subjects.find(connection, sid) else { return };
+        if self.routing.subjects.end_after(sub, max) {
             connection.under_way = Some(Box::new(UnderWay::Ending { sub }));
             self.go_on_under_way(id);
         }

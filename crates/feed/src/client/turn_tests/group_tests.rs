@@ -40,7 +40,7 @@ fn who_takes_is_found_among_those_that_refuse() {
     let turns = say(core, attacker, b"PUB refused 1\r\na\r\nPUB refused 1\r\nb\r\nPUB refused 2\r\ncd\r\n");
     assert!(turns > 3, "{turns} turns");
     assert_eq!(bodies(&take(core, other))["1"], ["a", "b", "cd"]);
-    assert!(core.subjects.trie.marks.is_idle());
+    assert!(core.routing.subjects.trie.marks.is_idle());
 }
 
 fn subscribe_in_group(patterns: impl Iterator<Item = String>) -> Vec<u8> {
@@ -67,9 +67,9 @@ fn a_group_at_many_patterns_is_not_walked() {
     assert_eq!(take(core, attacker), "");
     // If the members accept, each of them gets one message per round.
     core.begin_turn();
-    core.subjects.trie.take_parts_visited();
+    core.routing.subjects.trie.take_parts_visited();
     core.process(other, write.as_bytes());
-    let parts = core.subjects.trie.take_parts_visited();
+    let parts = core.routing.subjects.trie.take_parts_visited();
     core.end_turn();
     assert!(parts < 8, "{parts} parts were looked at for one message");
     say(core, other, write.repeat(2047).as_bytes());
@@ -77,7 +77,7 @@ fn a_group_at_many_patterns_is_not_walked() {
     let by_sid = bodies(&got);
     assert!(by_sid.len() == 2048 && by_sid.values().all(|got| got.len() == 1), "{} members", by_sid.len());
     end(core, attacker);
-    assert_eq!((core.subjects.trie.nodes(), core.subjects.subscriptions()), (1, 0));
+    assert_eq!((core.routing.subjects.trie.nodes(), core.routing.subjects.subscriptions()), (1, 0));
 }
 
 /// Members of a group at several patterns come and go during the search for one that accepts: the member that
@@ -100,7 +100,7 @@ fn members_that_leave_refuse() {
     });
     assert!(turns > 2, "{turns} turns");
     assert_eq!(bodies(&take(core, other))["1"], ["a", "b"]);
-    assert!(core.subjects.trie.marks.is_idle());
+    assert!(core.routing.subjects.trie.marks.is_idle());
 }
 
 /// Merging queue groups that occur at several patterns is charged group by group.
@@ -132,13 +132,13 @@ fn many_groups_at_one_subject_are_found_at_once() {
     let words: String = (0..40_000).map(|n| format!("SUB x q{n} {n}\r\n")).collect();
     let turns = say(core, attacker, words.as_bytes());
     assert!(turns < 100, "{turns} turns");
-    let before = core.subjects.subscriptions();
+    let before = core.routing.subjects.subscriptions();
     say(core, attacker, b"SUB x q7 more\r\nUNSUB 7\r\nUNSUB 8\r\nSUB x q8 again\r\n");
-    assert_eq!(core.subjects.subscriptions(), before);
+    assert_eq!(core.routing.subjects.subscriptions(), before);
     say(core, attacker, b"PUB x 1\r\nm\r\n");
     let got = take(core, attacker);
     assert_eq!(got.matches("MSG x ").count(), 40_000);
     assert!(got.contains("MSG x more 1") && got.contains("MSG x again 1") && !got.contains("MSG x 7 1"));
     end(core, attacker);
-    assert_eq!((core.subjects.trie.nodes(), core.subjects.subscriptions()), (1, 0));
+    assert_eq!((core.routing.subjects.trie.nodes(), core.routing.subjects.subscriptions()), (1, 0));
 }

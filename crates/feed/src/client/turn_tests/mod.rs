@@ -43,14 +43,14 @@ fn say_and(core: &mut Core, id: ConnId, bytes: &[u8], mut between: impl FnMut(&m
     let (mut at, mut turns) = (0, 0);
     loop {
         core.begin_turn();
-        core.subjects.trie.take_parts_visited();
+        core.routing.subjects.trie.take_parts_visited();
         let (done, processed) = core.process(id, &bytes[at..]);
         at += done;
         turns += 1;
-        let (parts, steps) = (core.subjects.trie.take_parts_visited(), core.work.done());
+        let (parts, steps) = (core.routing.subjects.trie.take_parts_visited(), core.turn.work.done());
         assert!(parts <= PARTS_A_STEP * steps + UNPAID_MAX, "{parts} parts of groups in {steps} steps");
-        assert!(!core.work.is_over_by(WORK_BEYOND), "a turn of {:?}", core.work);
-        assert!(core.work.unpaid() <= UNPAID_MAX, "{} steps that nobody paid", core.work.unpaid());
+        assert!(!core.turn.work.is_over_by(WORK_BEYOND), "a turn of {:?}", core.turn.work);
+        assert!(core.turn.work.unpaid() <= UNPAID_MAX, "{} steps that nobody paid", core.turn.work.unpaid());
         core.end_turn();
         match processed {
             ReadOutcome::Over => between(core),
@@ -66,7 +66,7 @@ fn end(core: &mut Core, id: ConnId) -> usize {
     for turns in 1.. {
         core.begin_turn();
         let is_done = core.end_some(id);
-        assert!(core.work.unpaid() <= UNPAID_MAX, "{} steps that nobody paid", core.work.unpaid());
+        assert!(core.turn.work.unpaid() <= UNPAID_MAX, "{} steps that nobody paid", core.turn.work.unpaid());
         core.end_turn();
         if is_done {
             return turns;
@@ -176,13 +176,13 @@ fn a_message_for_many_is_handed_out_in_turns() {
         assert!(["1", "22", "333"].ends_with(&got), "{sid}: {got:?}");
     }
     // No state remains of clients that have left.
-    let (nodes, connections) = (core.subjects.trie.nodes(), [many, producer, restless]);
-    assert!(core.subjects.trie.marks.is_idle());
+    let (nodes, connections) = (core.routing.subjects.trie.nodes(), [many, producer, restless]);
+    assert!(core.routing.subjects.trie.marks.is_idle());
     for id in connections {
         end(core, id);
     }
-    assert!(core.subjects.trie.nodes() < nodes);
-    assert_eq!((core.subjects.trie.nodes(), core.subjects.subscriptions()), (1, 0));
+    assert!(core.routing.subjects.trie.nodes() < nodes);
+    assert_eq!((core.routing.subjects.trie.nodes(), core.routing.subjects.subscriptions()), (1, 0));
 }
 
 /// Requests without responders are answered, and the search for the requester's subscription is charged as
@@ -199,7 +199,7 @@ fn requests_that_nobody_answers_take_turns() {
     let turns = say(core, asker, write.as_bytes());
     assert!(turns > 10, "{turns} turns");
     assert_eq!(take(core, asker).matches("NATS/1.0 503").count(), 50);
-    assert!(core.subjects.trie.marks.is_idle());
+    assert!(core.routing.subjects.trie.marks.is_idle());
 }
 
 /// A producer that leaves during a delivery leaves no state behind.
@@ -215,9 +215,9 @@ fn who_leaves_with_a_message_under_way() {
     core.end_turn();
     let begun = core.outputs.connections[producer].begun.take().expect("it is under way");
     core.let_go(*begun);
-    assert!(core.subjects.trie.marks.is_idle());
+    assert!(core.routing.subjects.trie.marks.is_idle());
     say(core, many, b"UNSUB 1\r\n");
-    assert_eq!(core.subjects.subscriptions(), 59_999);
+    assert_eq!(core.routing.subjects.subscriptions(), 59_999);
 }
 
 proptest! {
@@ -257,7 +257,7 @@ proptest! {
             let (mut at, bytes) = (0, write.as_bytes());
             while at < bytes.len() {
                 core.begin_turn();
-                core.work = crate::delivery::work::Work::of(max);
+                core.turn.work = crate::delivery::work::Work::of(max);
                 at += core.process(producer, &bytes[at..]).0;
                 core.end_turn();
             }
@@ -288,22 +288,22 @@ fn subscriptions_that_end_look_at_no_others() {
         shown: None,
         reply: b"",
     };
-    let root = core.subjects.root_of(0);
+    let root = core.routing.subjects.root_of(0);
     let from = crate::delivery::producer::Producer { core: 0, conn: producer, cid: 0 };
     core.begin_turn();
     core.hand_out_at_once(&crate::delivery::publish::Origin::of_nobody(from, 0, root), &run);
     core.end_turn();
-    assert_eq!(core.subjects.subscriptions(), 2 * COUNT, "none is ended yet");
+    assert_eq!(core.routing.subjects.subscriptions(), 2 * COUNT, "none is ended yet");
     end(core, two);
     let ends: String = (0..COUNT / 4).map(|n| format!("UNSUB {}\r\n", n * 3)).collect();
     say(core, one, ends.as_bytes());
-    while core.subjects.a_finished().is_some() {
+    while core.routing.subjects.a_finished().is_some() {
         core.begin_turn();
         core.end_finished();
         core.end_turn();
     }
-    assert_eq!(core.subjects.subscriptions(), 0);
-    let looked_at = core.subjects.finished_looked_at;
+    assert_eq!(core.routing.subjects.subscriptions(), 0);
+    let looked_at = core.routing.subjects.finished_looked_at;
     assert!(looked_at <= 4 * COUNT, "{looked_at} entries for {} subscriptions", 2 * COUNT);
 }
 
@@ -326,7 +326,7 @@ fn memory_of_subscriptions_is_bounded() {
     }
     let held: usize = attackers.iter().map(|&id| memory(core, id)).sum();
     assert!(held <= at_most, "{held}");
-    assert!(core.subjects.trie.nodes() * crate::routing::trie::NODE_BYTES <= at_most);
+    assert!(core.routing.subjects.trie.nodes() * crate::routing::trie::NODE_BYTES <= at_most);
     let honest = enter(core);
     say(core, honest, b"SUB honest.> 1\r\n");
     assert_eq!(take(core, honest), "", "there is room for who takes little");
@@ -373,7 +373,7 @@ fn a_subscription_follows_many_imports_in_turns() {
         id
     };
     let (attacker, other, exporter) = (enter_as(core, "i"), enter_as(core, "i"), enter_as(core, "e"));
-    let imported = |core: &Core| core.subjects.entries();
+    let imported = |core: &Core| core.routing.subjects.entries();
     let nothing = imported(core);
     let words: String = (0..20).map(|n| format!("SUB p.> {n}\r\n")).collect();
     let mut answered = 0;
@@ -435,8 +435,8 @@ proptest! {
         for id in clients {
             end(core, id);
         }
-        prop_assert_eq!((core.subjects.trie.nodes(), core.subjects.subscriptions()), (1, 0));
-        prop_assert!(core.subjects.trie.marks.is_idle());
+        prop_assert_eq!((core.routing.subjects.trie.nodes(), core.routing.subjects.subscriptions()), (1, 0));
+        prop_assert!(core.routing.subjects.trie.marks.is_idle());
     }
 }
 

@@ -87,7 +87,7 @@ fn later_subscriptions_keep_nobody_from_publishing() {
         core.begin_turn();
         locals[1].take_inbox(core);
         core.end_turn();
-        core.backlog.unheard
+        core.turn.backlog.unheard
     };
     let honest = enter(&mut locals[1].core.borrow_mut());
     let publish = || {
@@ -101,7 +101,7 @@ fn later_subscriptions_keep_nobody_from_publishing() {
     assert!(hear() > 0, "more was said than a turn applies");
     {
         let core = &mut *locals[1].core.borrow_mut();
-        core.outputs.connections[honest].behind = core.backlog.queued;
+        core.outputs.connections[honest].behind = core.turn.backlog.queued;
     }
     assert!(!publish(), "what was said before is waited for");
     subscribe(2);
@@ -176,7 +176,7 @@ fn long_patterns_take_turns() {
     assert_eq!(take(core, other), "PONG\r\n".repeat(answered));
     assert!(end(core, attacker) >= 3);
     end(core, fixed);
-    assert_eq!(core.subjects.trie.nodes(), 1);
+    assert_eq!(core.routing.subjects.trie.nodes(), 1);
 }
 
 /// A pattern that shares nothing with others takes one node for each [256 bytes](crate::routing::trie),
@@ -189,9 +189,9 @@ fn a_long_pattern_takes_few_nodes() {
     let path = "t.".repeat(600);
     let words: String = (0..100).map(|n| format!("SUB {n}.{path}end {n}\r\n")).collect();
     say(core, client, words.as_bytes());
-    assert_eq!(core.subjects.trie.nodes(), 1 + 100 * 5);
+    assert_eq!(core.routing.subjects.trie.nodes(), 1 + 100 * 5);
     end(core, client);
-    assert_eq!(core.subjects.trie.nodes(), 1);
+    assert_eq!(core.routing.subjects.trie.nodes(), 1);
 }
 
 /// A pattern with more tokens than a turn can walk is refused with a protocol error.

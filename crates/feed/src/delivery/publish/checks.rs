@@ -29,7 +29,7 @@ impl Core {
             protocol_log::messages(connection.cid, "PUB", run, run.count());
         }
         if is_of_servers(connection, run.subject)
-            || connection.permissions.is_some() && !may_publish(&mut self.outputs, id, run, self.now_ms)
+            || connection.permissions.is_some() && !may_publish(&mut self.outputs, id, run, self.turn.now_ms)
         {
             self.reject_each(id, run, Rejection::PublishDenied { subject: run.subject });
             return false;
@@ -54,7 +54,7 @@ impl Core {
 
     #[cold]
     fn reject_each(&mut self, id: ConnId, run: &Run<'_>, rejection: Rejection<'_>) {
-        self.work.add(run.count() as u64 * work::ANSWER);
+        self.turn.work.add(run.count() as u64 * work::ANSWER);
         for _ in 0..run.count() {
             self.count(Counter::PermissionsDenied);
             self.outputs.reject(id, rejection);

@@ -37,7 +37,7 @@ use crate::{
         work::{self, Work},
     },
     mesh::{
-        core::Core,
+        core::{Core, Routing, Turn},
         links::{Destination, GroupOfCore, Links, To},
     },
     routing::{
@@ -139,7 +139,7 @@ impl Core {
     /// Returns whether the turn's budget is used up, including the cost of the writes at its end.
     #[inline]
     pub(crate) fn is_turn_over(&self) -> bool {
-        self.work.is_over(self.outputs.dirty() as u64 * work::WRITE)
+        self.turn.work.is_over(self.outputs.dirty() as u64 * work::WRITE)
     }
 
     /// Delivers a run (consecutive messages to one subject) to all its subscribers, or resumes a suspended
@@ -170,13 +170,17 @@ impl Core {
         if let Some(begun) = begun {
             return self.go_on(of, run, begun);
         }
-        let (slot, matched) =
-            self.subjects.matches.take(&self.subjects.trie, of.root, run.subject, &mut self.work);
+        let (slot, matched) = self.routing.subjects.matches.take(
+            &self.routing.subjects.trie,
+            of.root,
+            run.subject,
+            &mut self.turn.work,
+        );
         let mut way = Way::default();
-        if self.subjects.matches.is_whole()
+        if self.routing.subjects.matches.is_whole()
             && (matched.is_empty() || self.spread(of, run, &matched, &mut way))
         {
-            self.subjects.matches.put_back(slot, matched);
+            self.routing.subjects.matches.put_back(slot, matched);
             return Ok(way.reached);
         }
         Err(self.begun(run, slot, matched, way, false))
@@ -192,7 +196,8 @@ impl Core {
         is_for_reply: bool,
     ) -> Box<SuspendedDelivery> {
         self.count(Counter::TurnsEnded);
-        let (open, mark) = (self.subjects.matches.take_open(), self.subjects.trie.marks.begin());
+        let (open, mark) =
+            (self.routing.subjects.matches.take_open(), self.routing.subjects.trie.marks.begin());
         Box::new(SuspendedDelivery {
             run_bytes: run.bytes.len(),
             slot,
@@ -235,7 +240,7 @@ impl Core {
     fn continue_lookup(&mut self, subject: &[u8], begun: &mut SuspendedDelivery) -> bool {
         let SuspendedDelivery { matched, open, .. } = begun;
         if !open.is_empty() {
-            matching::go_on(matched, open, &self.subjects.trie, subject, &mut self.work);
+            matching::go_on(matched, open, &self.routing.subjects.trie, subject, &mut self.turn.work);
         }
         !open.is_empty()
     }
@@ -245,8 +250,8 @@ impl Core {
         if let Some(crossing) = begun.crossing {
             self.abandon_chain(*crossing);
         }
-        self.subjects.came_to_end(begun.mark);
-        self.subjects.matches.put_back(begun.slot, begun.matched);
+        self.routing.subjects.came_to_end(begun.mark);
+        self.routing.subjects.matches.put_back(begun.slot, begun.matched);
     }
 
     /// Publishes messages of a client, or continues a suspended delivery. Returns whether everything is done;
@@ -258,7 +263,7 @@ impl Core {
         run: &Run<'_>,
         begun: Option<Box<SuspendedDelivery>>,
     ) -> bool {
-        if self.mappings.is_some() || begun.as_ref().is_some_and(|begun| begun.mapped.is_some()) {
+        if self.routing.mappings.is_some() || begun.as_ref().is_some_and(|begun| begun.mapped.is_some()) {
             self.publish_mapped(id, run, begun, By::Client)
         } else {
             self.publish_as_it_is(id, run, begun)
@@ -342,7 +347,7 @@ impl Core {
             if is_over {
                 break;
             }
-            self.work.add(price);
+            self.turn.work.add(price);
             delivered += self.deliver(sub, of, run);
             way.next += 1;
         }
@@ -362,7 +367,7 @@ impl Core {
                 return false;
             }
             if way.message == 0 && !way.refused.has_begun() {
-                self.work.add(price + run.count() as u64);
+                self.turn.work.add(price + run.count() as u64);
             }
             while way.message < run.count() {
                 match self.deliver_to_group(group, of, &run.one(way.message), &mut way.refused) {
@@ -374,7 +379,7 @@ impl Core {
             }
             let has_taken = std::mem::take(&mut way.has_taken);
             if !has_taken && matched.has_groups_at_hubs {
-                let hub = self.subjects.hub_of_group(group, self.hubs_up);
+                let hub = self.routing.subjects.hub_of_group(group, self.hubs.up);
                 way.at_hubs.extend(hub);
             }
             way.reached |= has_taken;
@@ -386,11 +391,11 @@ impl Core {
             let to = cores.trailing_zeros() as usize;
             cores &= cores - 1;
             way.reached = true;
-            self.work.add(price);
+            self.turn.work.add(price);
             let to = Destination { core: to, account: of.account, is_imported: of.is_imported, to: To::All };
             send_across(&mut self.outputs, &mut self.links, of.from, to, of.producer, run);
         }
-        let hubs = matched.hubs & self.hubs_up;
+        let hubs = matched.hubs & self.hubs.up;
         if !of.is_from_hub && (hubs != 0 || !way.at_hubs.is_empty()) {
             way.reached |= self.send_to_hubs(of, run, hubs, &way.at_hubs);
         }
@@ -407,8 +412,8 @@ impl Core {
         run: &Run<'_>,
         begun: Option<Box<SuspendedDelivery>>,
     ) -> Option<Box<SuspendedDelivery>> {
-        let root = self.subjects.root_of(account);
-        let deals = self.subjects.abroad.has_imports(account);
+        let root = self.routing.subjects.root_of(account);
+        let deals = self.routing.subjects.abroad.has_imports(account);
         let of =
             Origin { is_from_core: true, deals, is_imported, ..Origin::of_nobody(producer, account, root) };
         let mut rest = None;
@@ -417,7 +422,7 @@ impl Core {
             let (mut way, mark) = match begun {
                 Some(begun) => (begun.way, Some(begun.mark)),
                 None => {
-                    self.work.add(work::delivery(run.count(), run.bytes.len()));
+                    self.turn.work.add(work::delivery(run.count(), run.bytes.len()));
                     (Way::default(), None)
                 }
             };
@@ -430,7 +435,7 @@ impl Core {
                 way.refused = GroupRefusals::default();
             }
             if let Some(mark) = mark {
-                self.subjects.came_to_end(mark);
+                self.routing.subjects.came_to_end(mark);
             }
         } else {
             rest = self.hand_out(&of, run, begun).err();
@@ -441,7 +446,7 @@ impl Core {
 
     /// Appends a run to a subscriber's output. Returns how many of its messages were appended.
     pub(crate) fn deliver(&mut self, sub: SubId, of: &Origin, run: &Run<'_>) -> u64 {
-        let Self { subjects, outputs, links, now_ms, .. } = self;
+        let Self { outputs, links, routing: Routing { subjects, .. }, turn: Turn { now_ms, .. }, .. } = self;
         let producer = of.producer;
         let subscription = subjects.subscription(sub);
         // Numbers from `FOREIGN` upwards belong to no connection: the subscription has ended, or is in
@@ -486,23 +491,23 @@ impl Core {
         let count = run.count() as u64;
         connection.messages_in += count;
         connection.payload_in_bytes += count * run.body_bytes as u64;
-        self.counters.add(Counter::MessagesIn, count);
-        self.counters.add(Counter::PayloadIn, count * run.body_bytes as u64);
+        self.observers.counters.add(Counter::MessagesIn, count);
+        self.observers.counters.add(Counter::PayloadIn, count * run.body_bytes as u64);
     }
 
     pub(crate) fn count_out(&self, delivered: u64, run: &Run<'_>) {
         if delivered > 0 {
-            self.counters.add(Counter::MessagesOut, delivered);
-            self.counters.add(Counter::PayloadOut, delivered * run.body_bytes as u64);
+            self.observers.counters.add(Counter::MessagesOut, delivered);
+            self.observers.counters.add(Counter::PayloadOut, delivered * run.body_bytes as u64);
         }
     }
 
     /// Delivers a run of the server's own messages to all subscribers in one turn, without a budget.
     pub(crate) fn hand_out_at_once(&mut self, of: &Origin, run: &Run<'_>) {
-        let work = std::mem::replace(&mut self.work, Work::of(u64::MAX));
+        let work = std::mem::replace(&mut self.turn.work, Work::of(u64::MAX));
         let rest = self.hand_out(of, run, None);
         assert!(rest.is_ok(), "a turn without an end does all");
-        self.work = work;
+        self.turn.work = work;
     }
 
     /// Tells a requester that there are no responders, if it asked for that in CONNECT and subscribes to the
@@ -524,9 +529,13 @@ impl Core {
         let root = connection.root;
         let (slot, matched, mark) = match begun {
             None => {
-                let (slot, matched) =
-                    self.subjects.matches.take(&self.subjects.trie, root, run.reply, &mut self.work);
-                if !self.subjects.matches.is_whole() {
+                let (slot, matched) = self.routing.subjects.matches.take(
+                    &self.routing.subjects.trie,
+                    root,
+                    run.reply,
+                    &mut self.turn.work,
+                );
+                if !self.routing.subjects.matches.is_whole() {
                     return Err(self.begun(run, slot, matched, Way::default(), true));
                 }
                 (slot, matched, None)
@@ -539,13 +548,15 @@ impl Core {
                 (slot, matched, Some(mark))
             }
         };
-        self.work.add(run.count() as u64 * work::ANSWER + (matched.subscribers.len() / work::LISTED) as u64);
-        let Self { subjects, outputs, .. } = self;
+        self.turn
+            .work
+            .add(run.count() as u64 * work::ANSWER + (matched.subscribers.len() / work::LISTED) as u64);
+        let Self { outputs, routing: Routing { subjects, .. }, .. } = self;
         let mut all = matched.subscribers.iter().map(|&sub| subjects.subscription(sub));
         if let Some(subscription) = all.find(|subscription| subscription.conn == id) {
             for _ in 0..run.count() {
                 outputs.say_no_responders(id, run.reply, &subscription.sid, run.subject);
-                self.counters.add(Counter::NoResponders, 1);
+                self.observers.counters.add(Counter::NoResponders, 1);
             }
         }
         subjects.matches.put_back(slot, matched);
@@ -559,14 +570,14 @@ impl Core {
     /// removed before any other operation of a client.
     #[inline]
     pub(crate) fn end_finished(&mut self) {
-        if self.subjects.a_finished().is_some() {
+        if self.routing.subjects.a_finished().is_some() {
             self.end_finished_ones();
         }
     }
 
     #[cold]
     fn end_finished_ones(&mut self) {
-        while let Some((sub, id)) = self.subjects.a_finished() {
+        while let Some((sub, id)) = self.routing.subjects.a_finished() {
             if !self.end_subscription(id, sub) {
                 return;
             }

@@ -11,7 +11,7 @@ use crate::{
     client::connection::ConnId,
     counters::Counter,
     delivery::work,
-    mesh::core::Core,
+    mesh::core::{Core, Routing},
     routing::{subjects::Subjects, trie::HubId},
 };
 
@@ -24,7 +24,7 @@ impl Core {
         pattern: &[u8],
         queue: Option<(&[u8], u32)>,
     ) {
-        self.work.add(work::SUBSCRIBE);
+        self.turn.work.add(work::SUBSCRIBE);
         if pattern.starts_with(b"$LDS.") {
             let settings = Arc::clone(&self.settings);
             if let Some((of, connection)) = self.hubs.own(of).closed_for_loop(pattern, &settings.hubs) {
@@ -75,7 +75,7 @@ impl Core {
         }
         hub.heard.insert(key, members);
         if before.is_none() {
-            self.counters.add(Counter::LeafInterest, 1);
+            self.observers.counters.add(Counter::LeafInterest, 1);
         }
         self.set_wanted(of, account, (pattern, queue), members);
         self.add_hub_imports(of, (pattern, queue), members, before.is_none());
@@ -92,15 +92,15 @@ impl Core {
     ) {
         match queue {
             None => {
-                self.subjects.apply_hub_interest(of, account, pattern, members > 0);
+                self.routing.subjects.apply_hub_interest(of, account, pattern, members > 0);
                 self.links.hub_interest(of, account, pattern, members > 0);
             }
             Some(queue) => {
-                self.subjects.apply_hub_members(of, account, (pattern, queue), members);
+                self.routing.subjects.apply_hub_members(of, account, (pattern, queue), members);
                 self.links.hub_members(of, account, pattern, queue, members);
             }
         }
-        self.work.pay(self.subjects.trie.take_steps());
+        self.turn.work.pay(self.routing.subjects.trie.take_steps());
     }
 
     /// Translates a hub's interest in a pattern of its own account into interest in the streams that the
@@ -113,8 +113,8 @@ impl Core {
         is_new: bool,
     ) {
         let account = self.hubs.own(of).seed.account;
-        for (stream, there) in self.subjects.abroad.reached(account, pattern) {
-            self.work.add(work::SUBSCRIBE);
+        for (stream, there) in self.routing.subjects.abroad.reached(account, pattern) {
+            self.turn.work.add(work::SUBSCRIBE);
             let key = (stream.exporter, key_of(&there, queue));
             let abroad = &mut self.hubs.own(of).abroad;
             let has_room = abroad.len() < HEARD_MAX;
@@ -122,7 +122,7 @@ impl Core {
                 Entry::Occupied(patterns) => *patterns.into_mut() += u32::from(is_new),
                 Entry::Vacant(place) if is_new && has_room => _ = place.insert(1),
                 Entry::Vacant(_) => {
-                    self.counters.add(Counter::LeafInterestRefused, u64::from(is_new));
+                    self.observers.counters.add(Counter::LeafInterestRefused, u64::from(is_new));
                     continue;
                 }
             }
@@ -133,8 +133,8 @@ impl Core {
     /// Withdraws the interest in imported streams that resulted from a hub's pattern.
     fn remove_hub_imports(&mut self, of: HubId, (pattern, queue): (&[u8], Option<&[u8]>)) {
         let account = self.hubs.own(of).seed.account;
-        for (stream, there) in self.subjects.abroad.reached(account, pattern) {
-            self.work.add(work::SUBSCRIBE);
+        for (stream, there) in self.routing.subjects.abroad.reached(account, pattern) {
+            self.turn.work.add(work::SUBSCRIBE);
             let key = (stream.exporter, key_of(&there, queue));
             let abroad = &mut self.hubs.own(of).abroad;
             let Some(left) = abroad.get_mut(&key) else { continue };
@@ -168,7 +168,7 @@ impl Core {
 
     /// Announces to hubs, after a reload, changes in the mapped subjects and imported services.
     pub(crate) fn tell_hubs_what_stands(&mut self) {
-        let Self { subjects, links, mappings, .. } = self;
+        let Self { links, routing: Routing { subjects, mappings, .. }, .. } = self;
         links.tellers.stand(
             |account| standing(subjects, mappings.as_deref(), account),
             |account, pattern| subjects.is_wanted(account, pattern),
@@ -183,12 +183,12 @@ impl Core {
         pattern: &[u8],
         queue: Option<&[u8]>,
     ) {
-        self.work.add(work::SUBSCRIBE);
+        self.turn.work.add(work::SUBSCRIBE);
         let key = key_of(pattern, queue);
         let hub = self.hubs.own(of);
         let account = hub.seed.account;
         if hub.heard.remove(&key).is_some() {
-            self.counters.sub(Counter::LeafInterest, 1);
+            self.observers.counters.sub(Counter::LeafInterest, 1);
             self.set_wanted(of, account, (pattern, queue), 0);
             self.remove_hub_imports(of, (pattern, queue));
             self.pause_if_full(id);
@@ -203,7 +203,7 @@ impl Core {
         let hub = self.hubs.own(of);
         let (account, heard) = (hub.seed.account, std::mem::take(&mut hub.heard));
         let abroad = std::mem::take(&mut hub.abroad);
-        self.counters.sub(Counter::LeafInterest, heard.len() as u64);
+        self.observers.counters.sub(Counter::LeafInterest, heard.len() as u64);
         heard.into_keys().map(move |key| (account, key)).chain(abroad.into_keys())
     }
 

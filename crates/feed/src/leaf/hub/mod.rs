@@ -19,7 +19,7 @@ use super::{
 use crate::{
     client::connection::{ClientInfo, CloseReason, ConnId, Connection, Stage, Transport, Writer},
     counters::Counter,
-    mesh::core::Core,
+    mesh::core::{Core, Observers, Routing},
     routing::trie::{HUBS_MAX, HubId, HubMask},
 };
 
@@ -37,6 +37,8 @@ pub(crate) struct Hubs {
     /// For each hub number of this core: the signal that is notified when a reload configures a different
     /// hub, or none, under that number.
     changed: Vec<(HubId, Rc<Notify>)>,
+    /// Mask of the connected hubs, over all cores.
+    pub(crate) up: HubMask,
 }
 
 /// State of a hub that this core joins.
@@ -108,7 +110,7 @@ impl Hubs {
     /// Builds the state without any hub.
     pub(crate) fn new(index: usize, cores: usize) -> Self {
         let changed = places_of(index, cores).map(|place| (place, Rc::default())).collect();
-        Self { all: Vec::new(), changed }
+        Self { all: Vec::new(), changed, up: 0 }
     }
 
     /// Returns the signal that is notified when a reload configures a different hub, or none, under this
@@ -235,8 +237,8 @@ impl Core {
         (writer, transport, peer): (Writer, Transport, SocketAddr),
         info: &Info,
     ) -> ConnId {
-        let root = self.subjects.root_of(seed.account);
-        let mut connection = Connection::new(self.shared.next_cid(), peer, writer, root, self.now_ms);
+        let root = self.routing.subjects.root_of(seed.account);
+        let mut connection = Connection::new(self.shared.next_cid(), peer, writer, root, self.turn.now_ms);
         connection.transport = transport;
         connection.stage = Stage::Connected;
         connection.verbose = false;
@@ -301,11 +303,11 @@ impl Core {
         let (name, address) = (hub.info.server_name.clone(), hub.address.clone());
         let account_name = Arc::clone(&hub.seed.account_name);
         let remote_account = hub.info.remote_account.clone();
-        let standing = standing(&self.subjects, self.mappings.as_deref(), account);
+        let standing = standing(&self.routing.subjects, self.routing.mappings.as_deref(), account);
         self.links.tellers.begin(of, account, rules, &first, standing);
         self.set_hub_up(of, true);
         self.count(Counter::LeafConnects);
-        self.counters.add(Counter::LeafConnected, 1);
+        self.observers.counters.add(Counter::LeafConnected, 1);
         tracing::info!(
             %address, hub = name, account = &*account_name, remote_account, "leaf node connected to the hub"
         );
@@ -349,14 +351,14 @@ impl Core {
 
     fn set_hub_up(&mut self, of: HubId, is_up: bool) {
         let bit: HubMask = 1 << of;
-        self.hubs_up = if is_up { self.hubs_up | bit } else { self.hubs_up & !bit };
-        self.links.hubs_up(bit, self.hubs_up & bit);
+        self.hubs.up = if is_up { self.hubs.up | bit } else { self.hubs.up & !bit };
+        self.links.hubs_up(bit, self.hubs.up & bit);
     }
 
     /// Announces to a hub the subscriptions at the next nodes of the trie. Returns whether these were the
     /// last.
     pub(super) fn announce_some(&mut self, of: HubId) -> bool {
-        let Self { subjects, links, hubs, .. } = self;
+        let Self { links, hubs, routing: Routing { subjects, .. }, .. } = self;
         let root = subjects.root_of(hubs.own(of).seed.account);
         let Some(teller) = links.tellers.of(of) else { return true };
         let (trie, end) = (&subjects.trie, subjects.trie.end());
@@ -386,7 +388,7 @@ impl Core {
     /// Appends the interest lines to the hubs' outputs.
     #[cold]
     pub(crate) fn tell_hubs(&mut self) {
-        let Self { links, hubs, outputs, counters, .. } = self;
+        let Self { links, hubs, outputs, observers: Observers { counters, .. }, .. } = self;
         links.tellers.is_waiting = false;
         let mut slow = None;
         for teller in links.tellers.iter_mut() {
@@ -418,7 +420,7 @@ impl Core {
 
     /// Removes a hub's connection.
     pub(crate) fn lose_hub(&mut self, of: HubId, connection: &mut Connection) {
-        self.counters.add(Counter::LeafLost, connection.outbox.lost_bytes());
+        self.observers.counters.add(Counter::LeafLost, connection.outbox.lost_bytes());
         connection.outbox.clear(&mut self.outputs.chunks);
         self.outputs.unfinished_bytes -= connection.unfinished_bytes;
         self.links.tellers.end(of);
@@ -426,7 +428,7 @@ impl Core {
         hub.conn = None;
         if hub.is_up {
             self.set_hub_up(of, false);
-            self.counters.sub(Counter::LeafConnected, 1);
+            self.observers.counters.sub(Counter::LeafConnected, 1);
             self.count(Counter::LeafLosses);
         }
         self.outputs.rounds.stir();

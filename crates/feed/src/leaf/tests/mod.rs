@@ -269,7 +269,7 @@ fn a_hub_s_messages_for_groups_and_stored_ones() {
     assert_eq!(both(), [format!("MSG orders.eu 4 {ack} 2"), "hi".to_owned()]);
     world.say(hub, format!("HMSG _INBOX.x {ack}@orders.eu 12 14\r\nNATS/1.0\r\n\r\nhi\r\n").as_bytes());
     assert_eq!(both()[0], "");
-    assert!(world.locals.iter().all(|local| local.core.borrow().subjects.trie.marks.is_idle()));
+    assert!(world.locals.iter().all(|local| local.core.borrow().routing.subjects.trie.marks.is_idle()));
 }
 
 #[test]
@@ -398,7 +398,8 @@ fn a_hub_has_what_its_account_takes_of_others() {
     let (a, b) = (number("A"), number("B"));
     let world = World::with(2, vec![Arc::new(Seed { account: b, ..new_seed(0) })], INFO, &authorization);
     let hub = world.hubs[0];
-    let nodes = |world: &World| [0, 1].map(|at| world.with_core(at, |core| core.subjects.trie.nodes()));
+    let nodes =
+        |world: &World| [0, 1].map(|at| world.with_core(at, |core| core.routing.subjects.trie.nodes()));
     let before = nodes(&world);
     let told = told(&world, 0);
     // The reply subjects of forwarded requests are announced as well.
@@ -460,7 +461,7 @@ fn a_hub_has_what_its_account_takes_of_others() {
     // names.
     let client = world.enter(0);
     world.with_core(0, |core| {
-        let root = core.subjects.root_of(b);
+        let root = core.routing.subjects.root_of(b);
         let connection = &mut *core.outputs.connections[client.1];
         (connection.account, connection.root) = (b, root);
     });
@@ -494,7 +495,8 @@ fn a_hub_that_is_gone_leaves_nothing() {
     let world = World::new(2, 1, INFO);
     let hub = world.hubs[0];
     let far = world.enter(1);
-    let nodes = |world: &World| [0, 1].map(|at| world.with_core(at, |core| core.subjects.trie.nodes()));
+    let nodes =
+        |world: &World| [0, 1].map(|at| world.with_core(at, |core| core.routing.subjects.trie.nodes()));
     let before = nodes(&world);
     world.say(hub, b"LS+ a.b\r\nLS+ a.c q 2\r\nLS+ a..b\r\nLS+ $SYS.REQ.X\r\n");
     assert!(nodes(&world).iter().zip(before).all(|(now, before)| *now > before));

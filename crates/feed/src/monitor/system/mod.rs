@@ -174,7 +174,7 @@ impl Core {
                 core: self.index,
             };
             if let Err(mpsc::error::TrySendError::Full(_)) =
-                self.system.try_send(SystemEvent::Asked(question))
+                self.observers.system.try_send(SystemEvent::Asked(question))
             {
                 self.count(Counter::SystemRefused);
                 let refused = json!({
@@ -229,10 +229,10 @@ impl Core {
             payload_bytes_max: ANSWER_BYTES_MAX,
             headers: false,
         };
-        let root = self.subjects.root_of(account);
+        let root = self.routing.subjects.root_of(account);
         #[expect(clippy::cast_possible_truncation, reason = "there are at most 64 cores")]
         let nobody = Producer { core: self.index as u16, conn: ConnId::MAX, cid: 0 };
-        let deals = self.subjects.abroad.has_imports(account);
+        let deals = self.routing.subjects.abroad.has_imports(account);
         let of = Origin { deals, ..Origin::of_nobody(nobody, account, root) };
         let mut rest = operations;
         while let Ok(Progress::Complete(ClientOp::Publish(publish), taken)) = client::parse(rest, &OWN) {
@@ -249,11 +249,12 @@ impl Core {
 
     /// Returns whether a subject in the system account has subscribers on any core.
     fn is_heard_in_system(&mut self, subject: &[u8]) -> bool {
-        let root = self.subjects.root_of(AccountId::SYSTEM.0);
+        let root = self.routing.subjects.root_of(AccountId::SYSTEM.0);
         let mut work = Work::of(u64::MAX);
-        let (slot, matched) = self.subjects.matches.take(&self.subjects.trie, root, subject, &mut work);
+        let (slot, matched) =
+            self.routing.subjects.matches.take(&self.routing.subjects.trie, root, subject, &mut work);
         let is_heard = !matched.is_empty();
-        self.subjects.matches.put_back(slot, matched);
+        self.routing.subjects.matches.put_back(slot, matched);
         is_heard
     }
 

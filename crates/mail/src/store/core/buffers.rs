@@ -9,7 +9,7 @@ impl Core {
     /// Writes the current date in the form of the Received field.
     pub(crate) fn write_date(&self, now_ms: u64, out: &mut Vec<u8>) {
         let now_s = now_ms / 1000;
-        let mut date = self.date.borrow_mut();
+        let mut date = self.buffers.date.borrow_mut();
         if date.0 != now_s {
             *date = (now_s, mail_builder::headers::date::Date::new(now_s.cast_signed()).to_rfc822());
         }
@@ -18,12 +18,12 @@ impl Core {
 
     /// Returns an empty buffer for a mail.
     pub(crate) fn buffer(&self) -> Vec<u8> {
-        self.spare.borrow_mut().pop().unwrap_or_default()
+        self.buffers.mails.borrow_mut().pop().unwrap_or_default()
     }
 
     /// Takes a buffer back for reuse; a large one is freed.
     pub(crate) fn recycle_buffer(&self, mut buffer: Vec<u8>) {
-        let mut spare = self.spare.borrow_mut();
+        let mut spare = self.buffers.mails.borrow_mut();
         if buffer.capacity() <= SPARE_BYTES_MAX && spare.len() < SPARE_MAX {
             buffer.clear();
             spare.push(buffer);
@@ -33,12 +33,15 @@ impl Core {
     /// Reports the memory of connections and received mails to the heap trimmer.
     pub(crate) fn note_memory(&self) {
         let connections = self.shared.balance.held(self.number) * CONNECTION_BYTES;
-        self.tide.borrow_mut().uses(connections + self.receiving.borrow().bytes(), clock::monotonic_ms());
+        self.buffers
+            .trimmer
+            .borrow_mut()
+            .uses(connections + self.clients.receiving.borrow().bytes(), clock::monotonic_ms());
     }
 
     /// Takes back a turn's list of pending replies for reuse; a long list is freed.
     pub(crate) fn recycle_waiting(&self, mut waiting: Vec<PendingReply>) {
-        let mut spare = self.spare_waiting.borrow_mut();
+        let mut spare = self.buffers.waiting.borrow_mut();
         if (1..=SPARE_WAITING_MAX).contains(&waiting.capacity()) && spare.len() < SPARE_MAX {
             waiting.clear();
             spare.push(waiting);

@@ -6,9 +6,10 @@
 mod buffers;
 mod messages;
 mod owner;
+mod parts;
 
 use std::{
-    cell::{Cell, RefCell},
+    cell::Cell,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -17,15 +18,12 @@ use std::{
 };
 
 use engine::{
-    cores::{
-        Rounds, SteadyClock, clock, fair::TurnScheduler, listener::Balance, mesh::Sender, watch::Watches,
-    },
+    cores::{Rounds, SteadyClock, clock, listener::Balance, mesh::Sender, watch::Watches},
     heap::HeapTrimmer,
     holding::ClientMemoryBudget,
     journal::Scribe,
     log::{
-        AppendRefusal, AppendedRecord, DurabilityError, Kind, Location, NewRecord, Progress, Reader, Ticket,
-        Writer,
+        AppendRefusal, AppendedRecord, DurabilityError, Kind, Location, NewRecord, Reader, Ticket, Writer,
     },
     meter::CoreCounters,
     share::CommonPart,
@@ -38,7 +36,7 @@ use crate::{
     config::{Config, Durability},
     counters::Counter,
     mailbox::mailboxes::{Event, Inbox, MailId, RemainingName, Unavailable},
-    smtp::{connection::SCRATCH_BYTES, receiving::ReceiveBudget, session::PendingReply},
+    smtp::{connection::SCRATCH_BYTES, receiving::ReceiveBudget},
     store::{
         annotations::{Note, Notes},
         backlog::Backlog,
@@ -56,6 +54,7 @@ pub(crate) use messages::{
 };
 use owner::{CORE_BITS, EPOCH_MS, HASH_BITS, NS_A_MS, NUMBER_BITS, hash8};
 pub(crate) use owner::{CORES_MAX, name_without_inbox, owner, owner_of_mail};
+use parts::{Buffers, Clients, Listeners, LogPart, Mails, Observers, Rings};
 
 /// State that all cores share.
 pub(crate) struct SharedState {
@@ -82,53 +81,16 @@ pub(crate) struct Core {
     pub(crate) number: usize,
     pub(crate) cores: usize,
     pub(crate) shared: Arc<SharedState>,
-    clock: SteadyClock,
-    pub(crate) index: RefCell<Index>,
-    pub(crate) letters: RefCell<DeliveryRefs>,
-    pub(crate) notes: RefCell<Notes>,
-    pub(crate) writer: RefCell<Writer>,
-    pub(crate) progress: Arc<Progress>,
-    pub(crate) recent: RefCell<SummaryCache>,
-    pub(crate) abuse: RefCell<Abuse>,
-    pub(crate) sender: Sender<Message>,
-    pub(crate) counters: CoreCounters<Counter>,
-    pub(crate) watches: RefCell<Watches>,
-    /// Fair scheduler for the turns of connections that send much at once.
-    pub(crate) fair: Arc<TurnScheduler>,
-    pub(crate) draining: Cell<bool>,
-    /// Buffer into which sockets are read.
-    pub(crate) scratch: RefCell<Vec<u8>>,
-    /// Buffer in which the beginning of a record is built.
-    pub(crate) meta: RefCell<Vec<u8>>,
-    /// Bodies of recent mails that the log already has.
-    pub(crate) bodies: RefCell<RecentBodies>,
-    /// Spare buffers for mails being received.
-    pub(crate) spare: RefCell<Vec<Vec<u8>>>,
-    /// Trims the heap after connections and received mails have freed much memory.
-    pub(crate) tide: RefCell<HeapTrimmer>,
-    /// Spare lists of replies that wait until their mails are stored.
-    pub(crate) spare_waiting: RefCell<Vec<Vec<PendingReply>>>,
-    /// Memory budget of mails being received.
-    pub(crate) receiving: RefCell<ReceiveBudget>,
-    /// Memory budget of the core's connections.
-    pub(crate) connection_memory: ClientMemoryBudget,
-    /// Greatest mail ID assigned so far, without the bits of core and inbox.
-    pub(crate) last_name: Cell<u64>,
-    /// Date text of the Received field, and the second for which it is valid.
-    pub(crate) date: RefCell<(u64, String)>,
-    /// Messages to other cores that wait for room in their rings.
-    pub(crate) backlog: RefCell<Backlog>,
-    pub(crate) must_tell: Cell<bool>,
-    /// True while a loss of events has not yet been reported to the listeners.
-    missed: Cell<bool>,
-    /// Wakes the task that wakes the listeners after an event.
-    pub(crate) told: Notify,
+    pub(crate) is_draining: Cell<bool>,
     /// Schedule of the core's housekeeping.
     pub(crate) rounds: Rounds,
-    /// Wakes the task that makes room when the store gets full.
-    pub(crate) wants_room: Notify,
-    /// Writer of the transaction log, if there is one.
-    pub(crate) scribe: Option<Scribe>,
+    pub(crate) mails: Mails,
+    pub(crate) log: LogPart,
+    pub(crate) clients: Clients,
+    pub(crate) buffers: Buffers,
+    pub(crate) rings: Rings,
+    pub(crate) listeners: Listeners,
+    pub(crate) observers: Observers,
 }
 
 /// Interval of a core's housekeeping while there is something to do: deadlines, expiry, making room in
@@ -156,47 +118,47 @@ impl Core {
         Self {
             number,
             cores,
-            clock: SteadyClock::new(),
-            index: index.into(),
-            letters: letters.into(),
-            notes: notes.into(),
-            progress: writer.progress(),
-            writer: writer.into(),
-            recent: SummaryCache::default().into(),
-            abuse: Abuse { lists, peers: Arc::clone(&shared.peers) }.into(),
-            sender,
-            counters,
-            watches: Watches::default().into(),
-            fair: Arc::default(),
-            draining: false.into(),
-            scratch: vec![0; SCRATCH_BYTES].into(),
-            meta: Vec::with_capacity(4096).into(),
-            bodies: RecentBodies::default().into(),
-            spare: Vec::new().into(),
-            tide: HeapTrimmer::default().into(),
-            spare_waiting: Vec::new().into(),
-            receiving: receiving.into(),
-            connection_memory: ClientMemoryBudget::new(
-                Arc::clone(&shared.connections),
-                usize::MAX / 2,
-                cores,
-            ),
-            last_name: last_name.into(),
-            date: (u64::MAX, String::new()).into(),
-            backlog: Backlog::new(cores).into(),
-            must_tell: false.into(),
-            missed: false.into(),
-            told: Notify::new(),
+            is_draining: false.into(),
             rounds: Rounds::new(HOUSEKEEPING_EVERY),
-            wants_room: Notify::new(),
-            scribe,
+            mails: Mails {
+                index: index.into(),
+                delivery_refs: letters.into(),
+                notes: notes.into(),
+                summaries: SummaryCache::default().into(),
+                recent_bodies: RecentBodies::default().into(),
+                last_name: last_name.into(),
+                clock: SteadyClock::new(),
+            },
+            log: LogPart { progress: writer.progress(), writer: writer.into(), wants_room: Notify::new() },
+            clients: Clients {
+                abuse: Abuse { lists, peers: Arc::clone(&shared.peers) }.into(),
+                watches: Watches::default().into(),
+                turns: Arc::default(),
+                receiving: receiving.into(),
+                connection_memory: ClientMemoryBudget::new(
+                    Arc::clone(&shared.connections),
+                    usize::MAX / 2,
+                    cores,
+                ),
+            },
+            buffers: Buffers {
+                scratch: vec![0; SCRATCH_BYTES].into(),
+                meta: Vec::with_capacity(4096).into(),
+                mails: Vec::new().into(),
+                waiting: Vec::new().into(),
+                date: (u64::MAX, String::new()).into(),
+                trimmer: HeapTrimmer::default().into(),
+            },
+            rings: Rings { sender, backlog: Backlog::new(cores).into() },
+            listeners: Listeners { must_tell: false.into(), missed: false.into(), told: Notify::new() },
+            observers: Observers { counters, scribe },
             shared,
         }
     }
 
     #[inline]
     pub(crate) fn count(&self, counter: Counter) {
-        self.counters.add(counter, 1);
+        self.observers.counters.add(counter, 1);
     }
 
     pub(crate) fn config(&self) -> &Config {
@@ -214,8 +176,8 @@ impl Core {
         let now_ns = clock::unix_ns();
         let ms = (now_ns / NS_A_MS).saturating_sub(EPOCH_MS);
         let within = ((now_ns % NS_A_MS) << NUMBER_BITS) / NS_A_MS;
-        let next = (ms << NUMBER_BITS | within).max(self.last_name.get() + 1);
-        self.last_name.set(next);
+        let next = (ms << NUMBER_BITS | within).max(self.mails.last_name.get() + 1);
+        self.mails.last_name.set(next);
         MailId(next << (HASH_BITS + CORE_BITS) | (self.number as u64) << HASH_BITS | hash8(inbox))
     }
 
@@ -232,7 +194,7 @@ impl Core {
     fn append_new(&self, new: NewRecord, parts: &[&[u8]]) -> Result<AppendedRecord, AppendRefusal> {
         // The append may use up a free segment, which housekeeping must replace.
         self.rounds.stir();
-        self.writer.borrow_mut().append(new, parts)
+        self.log.writer.borrow_mut().append(new, parts)
     }
 
     /// Waits until a record is as durable as a 250 promises. One write, or one sync, serves all waiting
@@ -243,16 +205,16 @@ impl Core {
                 // Yielding lets sessions whose mails complete in this turn of the loop append first, so that
                 // one write serves them all.
                 tokio::task::yield_now().await;
-                if !self.progress.is_written(ticket) {
+                if !self.log.progress.is_written(ticket) {
                     // The write runs on this thread: waking a helper costs more than a write into the page
                     // cache.
-                    self.writer.borrow().write_here();
+                    self.log.writer.borrow().write_here();
                 }
-                self.progress.written(ticket).await
+                self.log.progress.written(ticket).await
             }
             Durability::Power => {
-                self.writer.borrow().make_durable();
-                self.progress.durable(ticket).await
+                self.log.writer.borrow().make_durable();
+                self.log.progress.durable(ticket).await
             }
         }
     }
@@ -260,12 +222,12 @@ impl Core {
     /// Sends a message to another core, now or when its ring has room again. [`Backlog`] bounds the waiting
     /// messages.
     pub(crate) fn give(&self, to: usize, message: Message) {
-        let mut backlog = self.backlog.borrow_mut();
+        let mut backlog = self.rings.backlog.borrow_mut();
         let message = if backlog.has(to) {
             message
         } else {
-            match self.sender.send(to, message) {
-                Ok(()) => return self.sender.flush(),
+            match self.rings.sender.send(to, message) {
+                Ok(()) => return self.rings.sender.flush(),
                 Err(message) => {
                     self.count(Counter::RingFull);
                     message
@@ -278,17 +240,17 @@ impl Core {
 
     /// Retries the messages for which the rings had no room.
     pub(crate) fn send_backlog(&self) {
-        let mut backlog = self.backlog.borrow_mut();
+        let mut backlog = self.rings.backlog.borrow_mut();
         if backlog.is_empty() {
             return;
         }
-        backlog.give(|to, message| self.sender.send(to, message));
-        self.sender.flush();
+        backlog.give(|to, message| self.rings.sender.send(to, message));
+        self.rings.sender.flush();
     }
 
     /// Returns whether the backlog of a core is full because the core does not read its messages.
     pub(crate) fn is_far_behind(&self, core: usize) -> bool {
-        self.backlog.borrow().is_full(core)
+        self.rings.backlog.borrow().is_full(core)
     }
 
     /// Enters stored mails into the indexes of the cores that own their inboxes.
@@ -321,11 +283,11 @@ impl Core {
         self.rounds.stir();
         for Arrival { entry, summary } in arrivals {
             if entry.role() == Role::First {
-                self.letters.borrow_mut().add_inboxes(entry.letter, entry.inboxes.into());
+                self.mails.delivery_refs.borrow_mut().add_inboxes(entry.letter, entry.inboxes.into());
             }
-            let over = self.index.borrow_mut().insert(entry, &summary.inbox);
+            let over = self.mails.index.borrow_mut().insert(entry, &summary.inbox);
             self.send_event(Event::Arrived(Arc::clone(&summary)));
-            self.recent.borrow_mut().insert(summary);
+            self.mails.summaries.borrow_mut().insert(summary);
             if let Some(gone) = over.and_then(|id| self.remove(id)) {
                 self.count(Counter::DroppedForCount);
                 self.remove_from_inbox(gone, true);
@@ -337,7 +299,7 @@ impl Core {
     /// Drops the oldest mails while the index is over its memory limit.
     fn drop_oldest_mails(&self) {
         loop {
-            let oldest = self.index.borrow().oldest_above_limit();
+            let oldest = self.mails.index.borrow().oldest_above_limit();
             let Some(gone) = oldest.and_then(|id| self.remove(id)) else { return };
             self.count(Counter::DroppedForIndex);
             self.remove_from_inbox(gone, true);
@@ -347,7 +309,7 @@ impl Core {
     /// Removes a mail from the index. The inbox name is moved out of the mail's summary if nothing else
     /// refers to the summary.
     pub(crate) fn remove(&self, id: MailId) -> Option<RemovedMail> {
-        let mut recent = self.recent.borrow_mut();
+        let mut recent = self.mails.summaries.borrow_mut();
         let inbox = match recent.remove(id) {
             // The list of all mails shows the summary as long as another inbox has the mail.
             Some(summary) if summary.inboxes > 1 && summary.is_letter() => {
@@ -356,7 +318,7 @@ impl Core {
             }
             shown => shown.and_then(Arc::into_inner).map(|summary| summary.inbox),
         };
-        self.index.borrow_mut().remove(id, inbox)
+        self.mails.index.borrow_mut().remove(id, inbox)
     }
 
     /// Handles a mail that has left its inbox. The mail's record is deleted, too, unless other inboxes have
@@ -374,10 +336,10 @@ impl Core {
             // The list of all mails now shows the mail until it expires in the other inboxes.
             RemainingName::ThisName => {
                 let expires_ms = place.arrived_ms.saturating_add(self.retention_ms());
-                self.recent.borrow_mut().expires(place.id, expires_ms);
+                self.mails.summaries.borrow_mut().expires(place.id, expires_ms);
             }
             RemainingName::Nothing | RemainingName::OtherName => {
-                self.recent.borrow_mut().remove(place.id);
+                self.mails.summaries.borrow_mut().remove(place.id);
                 self.free_note(place.id);
             }
         }
@@ -394,8 +356,8 @@ impl Core {
         for_good: bool,
     ) -> (Option<Ticket>, RemainingName) {
         let answers_for_it = owner_of_mail(letter, self.cores) == self.number;
-        if answers_for_it && self.letters.borrow().is_last(letter) {
-            self.letters.borrow_mut().release(letter);
+        if answers_for_it && self.mails.delivery_refs.borrow().is_last(letter) {
+            self.mails.delivery_refs.borrow_mut().release(letter);
             let ticket = self.delete_record(letter, for_good);
             if id == letter {
                 return (ticket, RemainingName::Nothing);
@@ -419,7 +381,7 @@ impl Core {
     pub(crate) fn apply_release(&self, InboxRemoval { letter, marker, for_good }: InboxRemoval) {
         self.rounds.stir();
         let is_over = {
-            let mut letters = self.letters.borrow_mut();
+            let mut letters = self.mails.delivery_refs.borrow_mut();
             if let Some(marker) = marker {
                 letters.let_go_by(letter, marker);
             }
@@ -434,10 +396,10 @@ impl Core {
 
     /// Deletes the record of a mail after the last of several inboxes has dropped the mail.
     fn delete_record(&self, letter: MailId, for_good: bool) -> Option<Ticket> {
-        let markers = self.letters.borrow_mut().forget(letter);
-        self.recent.borrow_mut().remove(letter);
+        let markers = self.mails.delivery_refs.borrow_mut().forget(letter);
+        self.mails.summaries.borrow_mut().remove(letter);
         self.free_note(letter);
-        let (place, parts) = self.index.borrow_mut().remove_unlinked(letter)?;
+        let (place, parts) = self.mails.index.borrow_mut().remove_unlinked(letter)?;
         self.end_record((place, parts.as_deref()), &markers, for_good)
     }
 
@@ -452,7 +414,7 @@ impl Core {
             unreachable!("a location is never zero")
         };
         let mut ticket = None;
-        if for_good && let Ok(appended) = self.writer.borrow_mut().delete(location) {
+        if for_good && let Ok(appended) = self.log.writer.borrow_mut().delete(location) {
             ticket = Some(appended.ticket);
         }
         self.shared.reader.died(location, place.record_bytes as usize);
@@ -470,7 +432,7 @@ impl Core {
 
     /// Frees the note of a mail that is deleted.
     fn free_note(&self, id: MailId) {
-        if let Some(at) = self.notes.borrow_mut().forget(id)
+        if let Some(at) = self.mails.notes.borrow_mut().forget(id)
             && let Some(location) = Location::from_bits(at.location)
         {
             self.shared.reader.died(location, at.payload_bytes as usize);
@@ -480,17 +442,17 @@ impl Core {
     /// Writes the note of a mail, which replaces the earlier note. Returns no ticket if the mail no longer
     /// exists or its note was written too often.
     pub(crate) fn write_note(&self, id: MailId, note: &Note) -> Result<Option<Ticket>, Unavailable> {
-        if self.index.borrow().place(id, self.now_ms()).is_none() {
+        if self.mails.index.borrow().place(id, self.now_ms()).is_none() {
             return Ok(None);
         }
-        let mut notes = self.notes.borrow_mut();
+        let mut notes = self.mails.notes.borrow_mut();
         let before =
             notes.find(id).and_then(|at| Some((Location::from_bits(at.location)?, at.payload_bytes)));
         let unavailable = |refused: AppendRefusal| Unavailable::Disk(refused.to_string());
         let ticket = if note.is_empty() {
             // An empty note needs no record.
             let Some((location, _)) = before else { return Ok(None) };
-            let ended = self.writer.borrow_mut().delete(location).map_err(unavailable)?;
+            let ended = self.log.writer.borrow_mut().delete(location).map_err(unavailable)?;
             notes.forget(id);
             ended.ticket
         } else {
@@ -515,7 +477,7 @@ impl Core {
     /// Makes a mail expire earlier. The new expiry survives a crash once the returned ticket is durable.
     /// Returns no ticket if the mail no longer exists or expires by then anyway.
     pub(crate) fn expire_early(&self, id: MailId, expires_ms: u64) -> Result<Option<Ticket>, Unavailable> {
-        let may = self.index.borrow().check_early_expiry(id, expires_ms, self.now_ms());
+        let may = self.mails.index.borrow().check_early_expiry(id, expires_ms, self.now_ms());
         match may {
             EarlyExpiryOutcome::Gone | EarlyExpiryOutcome::NoNeed => return Ok(None),
             EarlyExpiryOutcome::TooOften => {
@@ -527,9 +489,9 @@ impl Core {
         let marker = NewRecord { kind: HURRIED, hash: expires_ms, tag: id.0, target: None };
         let written =
             self.append_new(marker, &[]).map_err(|refused| Unavailable::Disk(refused.to_string()))?;
-        let before = self.index.borrow_mut().set_early_expiry(id, expires_ms, written.location.bits());
+        let before = self.mails.index.borrow_mut().set_early_expiry(id, expires_ms, written.location.bits());
         self.free_marker(before);
-        self.recent.borrow_mut().expires(id, expires_ms);
+        self.mails.summaries.borrow_mut().expires(id, expires_ms);
         self.count(Counter::Hurried);
         Ok(Some(written.ticket))
     }
@@ -541,40 +503,42 @@ impl Core {
         }
         self.send_missed_event();
         // The mesh endpoint after the cores' endpoints belongs to the listeners' thread.
-        if self.missed.get() || self.sender.send(self.cores, Message::Told(event)).is_err() {
+        if self.listeners.missed.get() || self.rings.sender.send(self.cores, Message::Told(event)).is_err() {
             self.count(Counter::EventsLost);
-            self.missed.set(true);
+            self.listeners.missed.set(true);
         }
-        if !self.must_tell.replace(true) {
-            self.told.notify_one();
+        if !self.listeners.must_tell.replace(true) {
+            self.listeners.told.notify_one();
         }
     }
 
     /// Tells the listeners that events were lost, once the ring has room again.
     fn send_missed_event(&self) {
-        if self.missed.get() && self.sender.send(self.cores, Message::Told(Event::Missed)).is_ok() {
-            self.missed.set(false);
+        if self.listeners.missed.get()
+            && self.rings.sender.send(self.cores, Message::Told(Event::Missed)).is_ok()
+        {
+            self.listeners.missed.set(false);
         }
     }
 
     /// Wakes the listeners if there are events for them.
     pub(crate) fn wake_listeners(&self) {
-        if !self.must_tell.replace(false) {
+        if !self.listeners.must_tell.replace(false) {
             return;
         }
         self.send_missed_event();
-        self.sender.flush();
+        self.rings.sender.flush();
         // Retries until the listeners know of the loss, even if no further mail arrives.
-        if self.missed.get() {
-            self.must_tell.set(true);
-            self.told.notify_one();
+        if self.listeners.missed.get() {
+            self.listeners.must_tell.set(true);
+            self.listeners.told.notify_one();
         }
     }
 
     /// Returns the time used for arrival and expiry of mails. The clock never goes back. If the system's
     /// clock is stepped, the new time is adopted only after it has persisted for a while.
     pub(crate) fn now_ms(&self) -> u64 {
-        self.clock.unix_ms()
+        self.mails.clock.unix_ms()
     }
 }
 
