@@ -111,7 +111,20 @@ pub fn cores(wanted: usize) -> Option<String> {
     (first.len() == wanted).then(|| first.join(","))
 }
 
-/// Runs a test's body once with one core and once with two, as separate tests.
+/// Runs a test's body with one core: for tests of one connection's answers, to which another core adds nothing.
+///
+/// `on_one_core! { name, ... }` expects functions `fn name(cores: &str)`.
+#[macro_export]
+macro_rules! on_one_core {
+    ($($name:ident),* $(,)?) => {
+        mod on_one_core {
+            $(#[test] fn $name() { super::$name(&$crate::cores(1).expect("a machine has a processor")) })*
+        }
+    };
+}
+
+/// Runs a test's body once with one core and once with two, as separate tests: for tests of what cores share,
+/// such as stored objects, purges, fetches that others join, and limits.
 ///
 /// `on_one_core_and_on_two! { name, ... }` expects functions `fn name(cores: &str)`. On a machine with one
 /// processor the second half prints that it tests nothing, and passes.

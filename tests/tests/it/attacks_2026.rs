@@ -27,19 +27,22 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::Value;
 use tests::{
     Accelerator, Answer, Client, Nginx, PATIENCE, Request, Response, ScriptedOrigin,
-    certificate::Certificate, connections::connect_with_small_window, content::content,
+    certificate::Certificate, connections::connect_with_small_window, content::content, on_one_core,
     on_one_core_and_on_two,
 };
 
-on_one_core_and_on_two! {
+on_one_core! {
     a_header_bomb_of_an_origin_is_502,
     a_length_that_lies_reaches_no_origin,
     a_target_without_a_path_is_the_root,
-    a_burst_at_the_idle_limit_harms_nobody,
     an_origin_is_verified_for_each_name,
     spellings_of_one_page_leave_the_hot_set,
     a_spelling_shares_no_visitors_page,
     an_expectation_never_moves_the_next_request,
+}
+
+on_one_core_and_on_two! {
+    a_burst_at_the_idle_limit_harms_nobody,
     slow_readers_of_a_large_hit_hold_little,
 }
 

@@ -11,10 +11,10 @@ use std::{thread, time::Duration};
 
 use tests::{
     Accelerator, Answer, Client, End, Next, Request, ScriptedOrigin, connections::connect_from,
-    content::content, eventually, on_one_core_and_on_two,
+    content::content, eventually, on_one_core, on_one_core_and_on_two,
 };
 
-on_one_core_and_on_two! {
+on_one_core! {
     half_a_request_and_then_silence_is_told_and_closed,
     a_request_that_drips_is_told_and_closed,
     a_connection_that_says_nothing_is_closed,
@@ -25,6 +25,9 @@ on_one_core_and_on_two! {
     methods_that_are_not_ours_are_told,
     ten_thousand_pipelined_requests_are_all_answered_in_order,
     one_who_asks_and_does_not_read_costs_a_bounded_amount,
+}
+
+on_one_core_and_on_two! {
     connections_beyond_the_limit_are_told,
     connections_beyond_a_clients_share_are_closed,
     a_crowd_beyond_the_limit_does_not_pile_up,

@@ -14,22 +14,25 @@ use tests::{
     Accelerator, Answer, Client, End, Gate, Next, Request, ScriptedOrigin,
     client::Head,
     content::content,
-    eventually, on_one_core_and_on_two,
+    eventually, on_one_core, on_one_core_and_on_two,
     origin::{NobodyThere, Reply},
 };
 
-on_one_core_and_on_two! {
+on_one_core! {
     one_that_refuses_is_a_clear_error,
     one_that_breaks_before_its_head_is_a_clear_error,
     one_that_stalls_before_its_head_is_a_clear_error_and_harms_nobody_else,
     one_that_sends_too_long_a_head_is_a_clear_error,
     one_that_sends_no_http_is_a_clear_error,
     one_that_frames_its_body_in_two_ways_is_a_clear_error,
-    a_body_cut_short_is_cut_for_all_who_read_it_and_never_stored,
     a_cut_body_shows_even_to_http_1_0,
     bytes_beyond_the_stated_length_reach_nobody,
     bytes_that_nobody_asked_for_reach_nobody,
     an_endless_body_ends_when_nobody_reads_it,
+}
+
+on_one_core_and_on_two! {
+    a_body_cut_short_is_cut_for_all_who_read_it_and_never_stored,
     more_misses_than_connections_wait_their_turn,
     an_origin_that_recovers_is_used_again,
 }

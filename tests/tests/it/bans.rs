@@ -8,25 +8,28 @@
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use tests::{
-    Accelerator, Answer, Request, ScriptedOrigin, eventually, on_one_core_and_on_two,
+    Accelerator, Answer, Request, ScriptedOrigin, eventually, on_one_core, on_one_core_and_on_two,
     purging::{self, start},
 };
+
+on_one_core! {
+    a9_the_operator_bans,
+    a9_a_mistake_is_told_with_its_place,
+    a9_who_knows_the_token_purges,
+    a37_fos_http_cache_bans,
+    a37_wordpress_bans,
+    a37_drupal_bans,
+}
 
 on_one_core_and_on_two! {
     a9_a_ban_is_about_what_it_holds_of,
     a9_a_ban_is_about_all_variants,
     a9_a_soft_ban_makes_stale,
     a9_a_ban_about_who_asks_is_asked_each_time,
-    a9_the_operator_bans,
-    a9_a_mistake_is_told_with_its_place,
     a9_what_nobody_asks_for_is_dropped_all_the_same,
     a9_what_is_on_its_way_is_older_than_a_ban,
     a9_too_many_bans_purge_all_that_is_as_old,
     a9_a_ban_outlives_a_kill,
-    a9_who_knows_the_token_purges,
-    a37_fos_http_cache_bans,
-    a37_wordpress_bans,
-    a37_drupal_bans,
 }
 
 /// Paths, with the status and the media type of their answers.

@@ -22,29 +22,32 @@ use tests::{
     byteranges,
     client::{End, Response},
     content::{content, differs},
-    on_one_core_and_on_two,
+    on_one_core, on_one_core_and_on_two,
     origin::{Next, Reply, Seen},
 };
 
-on_one_core_and_on_two! {
+on_one_core! {
     a39_the_middle_of_ten_gigabytes_costs_the_blocks_that_it_touches,
-    a39_a_whole_answer_and_every_kind_of_range_come_out_of_blocks,
     a39_conditions_and_heads_are_answered_without_a_block,
+    a39_without_a_strong_validator_or_ranges_nothing_is_in_blocks,
+    a39_an_origin_that_sends_no_parts_is_believed_once,
+    a39_a_failing_origin_cuts_the_answer_and_the_rest_stays,
+    a39_who_does_not_read_has_two_blocks_fetched,
+    a39_only_if_cached_asks_nobody,
+    blocks_stay_with_their_member,
+    versions_that_differ_again_leave_a_note,
+    ranges_far_apart_fetch_no_blocks,
+}
+
+on_one_core_and_on_two! {
+    a39_a_whole_answer_and_every_kind_of_range_come_out_of_blocks,
     a39_a_block_that_many_want_is_fetched_once,
     a39_blocks_outlive_a_revalidation,
     a39_bytes_of_two_versions_never_mix,
     a39_a_purge_hides_every_block,
-    a39_without_a_strong_validator_or_ranges_nothing_is_in_blocks,
-    a39_an_origin_that_sends_no_parts_is_believed_once,
-    a39_a_failing_origin_cuts_the_answer_and_the_rest_stays,
     a39_an_object_larger_than_memory_goes_through_it,
-    a39_who_does_not_read_has_two_blocks_fetched,
     a39_blocks_survive_a_kill,
-    a39_only_if_cached_asks_nobody,
     a6_several_ranges_come_out_of_memory_and_out_of_blocks,
-    blocks_stay_with_their_member,
-    versions_that_differ_again_leave_a_note,
-    ranges_far_apart_fetch_no_blocks,
 }
 
 const MIB: u64 = 1 << 20;

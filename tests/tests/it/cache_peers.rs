@@ -25,25 +25,28 @@ use tests::{
     content::{content, differs},
     eventually,
     nats_cluster::{NatsCluster, Way},
-    on_one_core_and_on_two,
+    on_one_core, on_one_core_and_on_two,
     origin::{Reply, Seen},
     pebble::free_ports,
     siege::server::connect_as_guest,
 };
+
+on_one_core! {
+    a38_blocks_are_fetched_once_for_all,
+    a38_what_is_no_peers_business_goes_to_the_origin,
+    a38_a_peer_that_is_killed_is_nobodys_error,
+    a38_a_peer_that_dies_in_the_middle_has_its_answer_gone_on_with,
+    a38_a_peer_that_is_stopped_is_left_out_and_comes_back,
+    a38_a_peer_that_falls_silent_in_the_middle_has_its_answer_gone_on_with,
+}
 
 on_one_core_and_on_two! {
     a38_the_owner_is_asked_first_and_what_is_asked_for_again_is_kept,
     a38_many_clients_of_three_instances_are_one_fetch,
     a38_what_varies_is_fetched_once_for_each_variant,
     a38_a_large_object_comes_through_its_owner_whole_and_in_parts,
-    a38_blocks_are_fetched_once_for_all,
-    a38_what_is_no_peers_business_goes_to_the_origin,
     a38_a_visitor_sees_what_it_has_changed,
     a38_tags_come_with_what_they_are_of,
-    a38_a_peer_that_is_killed_is_nobodys_error,
-    a38_a_peer_that_dies_in_the_middle_has_its_answer_gone_on_with,
-    a38_a_peer_that_is_stopped_is_left_out_and_comes_back,
-    a38_a_peer_that_falls_silent_in_the_middle_has_its_answer_gone_on_with,
 }
 
 const NAMES: [&str; 3] = ["a", "b", "c"];

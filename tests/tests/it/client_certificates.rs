@@ -14,13 +14,16 @@ use std::{
 use tests::{
     Accelerator, Answer, Request, ScriptedOrigin,
     certificate::{Authority, Certificate},
-    on_one_core_and_on_two,
+    on_one_core, on_one_core_and_on_two,
 };
 
-on_one_core_and_on_two! {
+on_one_core! {
     a12_a_client_is_known_by_its_certificate_and_the_origin_is_told,
     a12_no_other_connection_is_a_way_around_a_certificate,
     a12_what_was_answered_to_somebody_known_is_nobody_elses,
+}
+
+on_one_core_and_on_two! {
     a12_no_ticket_is_a_way_around_a_certificate,
 }
 

@@ -20,25 +20,28 @@ use std::{
 use rustix::process::Signal;
 use serde_json::Value;
 use tests::{
-    Accelerator, Answer, Request, Response, ScriptedOrigin, content::content, eventually,
+    Accelerator, Answer, Request, Response, ScriptedOrigin, content::content, eventually, on_one_core,
     on_one_core_and_on_two,
 };
 
-on_one_core_and_on_two! {
-    a17_each_coding_is_made_on_first_demand_and_decodes,
+on_one_core! {
     a17_the_client_chooses_by_quality_and_of_equals_we_do,
     a17_each_coding_has_a_tag_of_its_own_and_a_client_keeps_what_it_has,
     a17_a_part_is_of_what_the_client_has,
-    a17_what_is_purged_is_gone_in_every_coding,
-    a17_a_younger_head_is_that_of_every_coding,
     a17_variants_by_the_origin_have_codings_of_their_own,
     a17_what_says_so_is_left_alone,
     a17_what_does_not_shrink_is_tried_once,
+    a17_explain_says_what_a_client_gets,
+}
+
+on_one_core_and_on_two! {
+    a17_each_coding_is_made_on_first_demand_and_decodes,
+    a17_what_is_purged_is_gone_in_every_coding,
+    a17_a_younger_head_is_that_of_every_coding,
     a17_what_waits_to_be_coded_is_bounded,
     a17_codings_outlive_a_restart,
     a17_codings_asked_for_at_once_are_each_made_once,
     a17_mixed_requests_get_what_they_accept_and_what_it_says,
-    a17_explain_says_what_a_client_gets,
 }
 
 const CODINGS: [(&str, &str); 3] = [("br", "-br"), ("zstd", "-zst"), ("gzip", "-gz")];

@@ -8,15 +8,18 @@
 use std::fs;
 
 use tests::{
-    Accelerator, Answer, Request, Response, ScriptedOrigin, accelerator::Setup, eventually,
+    Accelerator, Answer, Request, Response, ScriptedOrigin, accelerator::Setup, eventually, on_one_core,
     on_one_core_and_on_two,
 };
 
-on_one_core_and_on_two! {
+on_one_core! {
     a40_a_crawler_gets_what_is_stored_and_no_more,
     a40_what_is_stale_is_shown_to_it,
-    a40_a_crawl_from_everywhere_costs_its_budget,
     a40_crawlers_that_are_welcome_are_known_by_their_networks,
+}
+
+on_one_core_and_on_two! {
+    a40_a_crawl_from_everywhere_costs_its_budget,
     a40_strangers_have_a_budget_of_their_own,
 }
 

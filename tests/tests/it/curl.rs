@@ -7,11 +7,14 @@
 
 use std::{fs, process::Command};
 
-use tests::{Accelerator, Answer, ScriptedOrigin, content::content, on_one_core_and_on_two};
+use tests::{Accelerator, Answer, ScriptedOrigin, content::content, on_one_core, on_one_core_and_on_two};
 
-on_one_core_and_on_two! {
+on_one_core! {
     downloads_come_whole_over_one_connection,
     uploads_arrive_whole,
+}
+
+on_one_core_and_on_two! {
     many_at_once_are_each_whole,
 }
 

@@ -19,26 +19,29 @@ use std::{
 use rustix::process::Signal;
 use serde_json::Value;
 use tests::{
-    Accelerator, Answer, Request, Response, ScriptedOrigin, content::content, eventually,
+    Accelerator, Answer, Request, Response, ScriptedOrigin, content::content, eventually, on_one_core,
     on_one_core_and_on_two,
 };
 
-on_one_core_and_on_two! {
+on_one_core! {
     a17_who_does_not_accept_an_origins_coding_gets_none,
     a17_what_is_fetched_for_who_does_not_accept_it_is_decoded_at_once,
     a17_who_takes_an_origins_coding_or_nothing_else_gets_it,
     a17_an_origins_variants_are_decoded_where_they_must_be,
-    a17_a_hundred_who_wait_have_it_decoded_once,
     a17_what_would_be_too_long_is_sent_as_it_is,
     a17_what_is_damaged_is_sent_as_it_is,
     a17_what_waits_to_be_decoded_is_bounded,
     a17_what_is_decoded_has_a_tag_of_its_own,
     a17_a_part_of_what_is_decoded_is_of_that,
+    a17_what_is_not_to_be_decoded_is_not,
+    a17_explain_says_who_gets_what_decoded,
+}
+
+on_one_core_and_on_two! {
+    a17_a_hundred_who_wait_have_it_decoded_once,
     a17_what_is_purged_is_gone_decoded_too,
     a17_what_is_validated_is_decoded_once,
     a17_what_is_decoded_outlives_a_restart,
-    a17_what_is_not_to_be_decoded_is_not,
-    a17_explain_says_who_gets_what_decoded,
 }
 
 const CODINGS: [&str; 3] = ["gzip", "br", "zstd"];

@@ -11,25 +11,28 @@ use std::{sync::Barrier, thread};
 use tests::{
     Accelerator, Answer, Client, End, Gate, Next, Request, ScriptedOrigin,
     content::{content, differs},
-    on_one_core_and_on_two,
+    on_one_core, on_one_core_and_on_two,
 };
 
-on_one_core_and_on_two! {
-    concurrent_misses_make_one_fetch_and_stream_it_as_it_arrives,
+on_one_core! {
     a_body_of_unknown_length_streams_as_it_arrives_too,
-    a_client_that_leaves_does_not_end_the_fetch_that_others_follow,
     bodies_of_every_framing_come_whole_and_are_stored,
     bodies_of_every_size_around_the_borders_come_whole,
     a_body_too_large_to_store_is_streamed,
     trailers_pass_in_both_directions,
     what_must_not_be_a_trailer_passes_in_neither_direction,
-    head_is_answered_from_what_get_stored,
     answers_without_a_body_leave_the_connection_in_step,
     conditional_requests_are_answered_from_the_store,
-    a_range_is_a_part_of_the_stored_body,
     a_range_on_a_miss_is_never_stored_as_the_whole,
     interim_answers_of_the_origin_do_not_confuse_the_final_one,
     a25_early_hints_come_before_the_answer,
+}
+
+on_one_core_and_on_two! {
+    concurrent_misses_make_one_fetch_and_stream_it_as_it_arrives,
+    a_client_that_leaves_does_not_end_the_fetch_that_others_follow,
+    head_is_answered_from_what_get_stored,
+    a_range_is_a_part_of_the_stored_body,
 }
 
 fn start(origin: &ScriptedOrigin, cores: &str) -> Accelerator {

@@ -11,10 +11,10 @@ use tests::{
     certificate::Certificate,
     clients::installed,
     node::{source_tree, succeeds},
-    on_one_core_and_on_two,
+    on_one_core,
 };
 
-on_one_core_and_on_two! {
+on_one_core! {
     a12_a13_gos_and_pythons_clients_get_what_they_ask_for,
     a13_h2spec_finds_what_rfc_9113_took_back,
 }

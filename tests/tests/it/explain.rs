@@ -10,10 +10,9 @@ use std::path::Path;
 
 use rustix::process::Signal;
 use serde_json::Value;
-use tests::{Accelerator, Answer, Request, ScriptedOrigin, eventually, on_one_core_and_on_two};
+use tests::{Accelerator, Answer, Request, ScriptedOrigin, eventually, on_one_core, on_one_core_and_on_two};
 
-on_one_core_and_on_two! {
-    a24_a_stored_page_is_explained_and_nothing_is_changed_by_that,
+on_one_core! {
     a24_a_variant_is_named_by_what_the_request_says,
     a24_what_passes_the_store_is_told_with_its_rule,
     a24_cookies_and_credentials_are_explained,
@@ -22,6 +21,10 @@ on_one_core_and_on_two! {
     a24_what_was_purged_softly_is_stale_and_says_since_when,
     a24_what_is_on_the_file_alone_is_told,
     a24_what_is_no_request_is_one_clear_error,
+}
+
+on_one_core_and_on_two! {
+    a24_a_stored_page_is_explained_and_nothing_is_changed_by_that,
     a24_who_was_answered_last_is_told,
 }
 

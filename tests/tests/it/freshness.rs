@@ -7,11 +7,11 @@
 )]
 
 use tests::{
-    Accelerator, Answer, Gate, Next, Request, ScriptedOrigin, eventually, message::date,
+    Accelerator, Answer, Gate, Next, Request, ScriptedOrigin, eventually, message::date, on_one_core,
     on_one_core_and_on_two,
 };
 
-on_one_core_and_on_two! {
+on_one_core! {
     an_answer_is_reused_exactly_when_it_may_be,
     statuses_are_stored_as_they_may_be,
     cookies_are_shared_only_when_said_so,
@@ -19,15 +19,11 @@ on_one_core_and_on_two! {
     the_letter_of_the_rfc_can_be_asked_for,
     visitors_with_cookies_can_be_kept_apart,
     an_answer_without_freshness_lives_for_the_default_ttl,
-    variants_are_kept_apart_and_each_is_fetched_once,
     what_the_origin_does_not_get_makes_no_variant,
     hosts_and_queries_are_kept_apart,
     age_counts_from_the_origin_on,
-    an_expired_answer_is_fetched_or_validated_again,
     via_and_cache_status_say_what_happened,
     what_is_stale_already_is_not_joined,
-    pages_that_differ_by_visitor_are_named_once,
-    cookies_that_cost_hits_are_named_once,
     a_paths_ttl_counts_for_visitors_with_cookies,
     fields_of_one_hop_stay_on_it,
     fields_of_one_visitor_stay_with_that_visitor,
@@ -35,6 +31,13 @@ on_one_core_and_on_two! {
     what_post_brings_is_what_get_would_if_it_says_so,
     a7_variants_are_what_clients_mean,
     a25_what_is_said_to_caches_such_as_ours_counts_unless_turned_off,
+}
+
+on_one_core_and_on_two! {
+    variants_are_kept_apart_and_each_is_fetched_once,
+    an_expired_answer_is_fetched_or_validated_again,
+    pages_that_differ_by_visitor_are_named_once,
+    cookies_that_cost_hits_are_named_once,
 }
 
 fn start(origin: &ScriptedOrigin, cores: &str) -> Accelerator {

@@ -13,19 +13,22 @@ use h2::client::{self, SendRequest};
 use http::{HeaderMap, Request, Response, StatusCode};
 use rustix::process::Signal;
 use tests::{
-    Accelerator, Answer, Gate, Next, PATIENCE, ScriptedOrigin, content::content, eventually,
+    Accelerator, Answer, Gate, Next, PATIENCE, ScriptedOrigin, content::content, eventually, on_one_core,
     on_one_core_and_on_two,
 };
 use tokio::{net::TcpStream, runtime::Builder, time::timeout};
 
-on_one_core_and_on_two! {
-    a13_many_streams_at_once_are_each_whole,
+on_one_core! {
     a13_small_windows_are_kept_to,
     a13_bodies_and_trailers_go_both_ways,
     a13_what_a_client_gives_up_is_given_up,
     a13_an_answer_cut_short_is_seen_to_be,
-    a13_a_drain_ends_what_has_begun,
     a_silent_upload_by_a_stream_holds_no_exchange,
+}
+
+on_one_core_and_on_two! {
+    a13_many_streams_at_once_are_each_whole,
+    a13_a_drain_ends_what_has_begun,
 }
 
 /// Runs a future on the test's thread, with a timeout.

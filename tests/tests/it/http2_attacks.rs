@@ -11,11 +11,9 @@ use std::{
     net::TcpStream,
 };
 
-use tests::{
-    Accelerator, Answer, Gate, PATIENCE, ScriptedOrigin, content::content, eventually, on_one_core_and_on_two,
-};
+use tests::{Accelerator, Answer, Gate, PATIENCE, ScriptedOrigin, content::content, eventually, on_one_core};
 
-on_one_core_and_on_two! {
+on_one_core! {
     a13_each_flood_ends_its_connection_by_its_name,
     a13_windows_of_a_byte_end_their_connection,
     a13_streams_whose_window_stays_shut_are_reaped,

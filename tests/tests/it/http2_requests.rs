@@ -11,9 +11,9 @@ use std::{
     net::TcpStream,
 };
 
-use tests::{Accelerator, Answer, PATIENCE, ScriptedOrigin, on_one_core_and_on_two};
+use tests::{Accelerator, Answer, PATIENCE, ScriptedOrigin, on_one_core};
 
-on_one_core_and_on_two! {
+on_one_core! {
     a13_what_http1_would_misread_reaches_no_origin,
     a13_what_goes_on_is_one_request_of_http1,
 }

@@ -6,13 +6,16 @@
     reason = "a test may block, and stop at the first surprise"
 )]
 
-use tests::{Accelerator, Answer, ScriptedOrigin, on_one_core_and_on_two};
+use tests::{Accelerator, Answer, ScriptedOrigin, on_one_core, on_one_core_and_on_two};
 
-on_one_core_and_on_two! {
+on_one_core! {
     a_spelling_of_the_host_decides_nothing,
     each_scheme_has_its_own_answers,
     fields_that_are_not_keyed_reach_no_stored_answer,
     a_field_for_one_hop_is_gone_for_the_origin_and_the_key,
+}
+
+on_one_core_and_on_two! {
     a7_an_address_has_so_many_variants_and_those_are_still_found,
 }
 

@@ -10,15 +10,18 @@ use std::net::TcpListener;
 use rustix::process::Signal;
 use tests::{
     Accelerator, Answer, Client, End, Gate, Next, Request, Response, ScriptedOrigin, content::content,
-    eventually, on_one_core_and_on_two, program,
+    eventually, on_one_core, on_one_core_and_on_two, program,
 };
+
+on_one_core! {
+    a_stop_with_nothing_to_do_is_at_once,
+    the_admin_port_tells_how_it_is,
+}
 
 on_one_core_and_on_two! {
     a_stop_lets_downloads_finish_and_takes_nobody_new,
-    a_stop_with_nothing_to_do_is_at_once,
     after_a_sudden_end_it_starts_again_at_the_same_place,
     a_reload_loses_no_request,
-    the_admin_port_tells_how_it_is,
 }
 
 fn origin() -> ScriptedOrigin {

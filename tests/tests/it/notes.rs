@@ -12,18 +12,21 @@ use std::sync::{
 };
 
 use tests::{
-    Accelerator, Answer, Client, Request, ScriptedOrigin, content::content, eventually,
+    Accelerator, Answer, Client, Request, ScriptedOrigin, content::content, eventually, on_one_core,
     on_one_core_and_on_two,
 };
 
-on_one_core_and_on_two! {
-    a5_requests_for_a_private_page_do_not_wait_for_each_other,
+on_one_core! {
     a5_their_conditions_reach_the_origin,
     a_visitor_with_a_cookie_leaves_no_note_for_one_without,
-    a_purge_forgets_the_note,
     an_error_leaves_no_note,
     a_note_holds_for_its_variant_alone,
     a_range_of_what_is_too_large_is_asked_for_as_a_range,
+}
+
+on_one_core_and_on_two! {
+    a5_requests_for_a_private_page_do_not_wait_for_each_other,
+    a_purge_forgets_the_note,
 }
 
 fn start(origin: &ScriptedOrigin, cores: &str) -> Accelerator {

@@ -8,13 +8,16 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value;
-use tests::{Accelerator, Answer, Request, ScriptedOrigin, on_one_core_and_on_two};
+use tests::{Accelerator, Answer, Request, ScriptedOrigin, on_one_core, on_one_core_and_on_two};
+
+on_one_core! {
+    a24_it_is_searched_by_an_expression,
+    a24_what_is_no_expression_is_one_clear_error,
+}
 
 on_one_core_and_on_two! {
     a24_what_is_stored_is_listed_with_what_is_known_of_it,
-    a24_it_is_searched_by_an_expression,
     a24_many_objects_are_listed_up_to_a_bound,
-    a24_what_is_no_expression_is_one_clear_error,
 }
 
 fn start(origin: &ScriptedOrigin, cores: &str) -> Accelerator {

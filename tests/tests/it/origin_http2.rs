@@ -24,21 +24,25 @@ use bytes::Bytes;
 use http::Response;
 use tests::{
     Accelerator, Answer, Client, End, Gate, Next, Request, ScriptedOrigin, accelerator::Setup,
-    certificate::Certificate, clients::installed, eventually, nginx::Nginx, on_one_core_and_on_two,
+    certificate::Certificate, clients::installed, eventually, nginx::Nginx, on_one_core,
+    on_one_core_and_on_two,
 };
 use tokio::{net::TcpListener, runtime};
 
-on_one_core_and_on_two! {
-    a42_many_exchanges_share_a_connection_to_an_origin,
+on_one_core! {
     a_silent_upload_over_http2_holds_no_exchange,
     a42_nginx_is_asked_over_http2_and_shown_a_certificate,
     a42_gos_server_is_asked_over_http2,
     a42_probes_go_over_http2,
     a42_a_websocket_goes_by_http1_all_the_same,
     a11_a_server_killed_under_load_is_missed_by_nobody_and_comes_back_gently,
-    a11_a_server_of_http2_killed_under_load_is_missed_by_nobody_and_comes_back_gently,
     a11_the_whole_of_an_answer_has_its_time,
     a10_a_name_that_moves_is_followed,
+}
+
+on_one_core_and_on_two! {
+    a42_many_exchanges_share_a_connection_to_an_origin,
+    a11_a_server_of_http2_killed_under_load_is_missed_by_nobody_and_comes_back_gently,
 }
 
 /// HTTP/2 server without TLS. Each answer is the server's name, which may be stored for `/stored/…` only.

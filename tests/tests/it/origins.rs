@@ -20,22 +20,25 @@ use std::{
 
 use tests::{
     Accelerator, Answer, Client, Gate, Request, ScriptedOrigin, accelerator::Setup, certificate::Certificate,
-    eventually, on_one_core_and_on_two, origin::NobodyThere,
+    eventually, on_one_core, on_one_core_and_on_two, origin::NobodyThere,
 };
 
-on_one_core_and_on_two! {
-    a10_servers_take_turns_by_their_weight,
+on_one_core! {
     a10_a_page_has_a_server_of_its_own,
-    a10_the_least_busy_server_is_asked,
     a10_a_backup_is_asked_when_nobody_else_can_be,
     a11_who_cannot_be_reached_is_left_alone_and_nobody_sees_it,
     a11_what_may_not_be_repeated_is_not,
-    a11_a_server_that_is_killed_under_load_is_missed_by_nobody,
-    a10_probes_find_who_is_sick_and_who_is_well_again,
     a42_a_visitor_stays_with_a_server,
     a42_an_operator_takes_a_server_out,
     a10_a_unix_socket_is_asked,
     a42_tls_with_an_origin_is_verified,
+}
+
+on_one_core_and_on_two! {
+    a10_servers_take_turns_by_their_weight,
+    a10_the_least_busy_server_is_asked,
+    a11_a_server_that_is_killed_under_load_is_missed_by_nobody,
+    a10_probes_find_who_is_sick_and_who_is_well_again,
 }
 
 fn origins(count: usize) -> Vec<ScriptedOrigin> {

@@ -25,7 +25,7 @@ use http::Request;
 use rustix::process::Signal;
 use tests::{
     Accelerator, Answer, Client, End, Gate, Next, PATIENCE, ScriptedOrigin, content::content, eventually,
-    on_one_core_and_on_two,
+    on_one_core, on_one_core_and_on_two,
 };
 use tokio::{net::TcpStream, runtime::Builder, time::timeout};
 use tokio_tungstenite::{
@@ -33,7 +33,7 @@ use tokio_tungstenite::{
     tungstenite::{Message, handshake::derive_accept_key},
 };
 
-on_one_core_and_on_two! {
+on_one_core! {
     a16_a_websocket_is_spoken_through,
     a16_a_websocket_is_spoken_through_a_stream,
     a16_nothing_goes_on_before_the_origin_has_switched,
@@ -41,10 +41,13 @@ on_one_core_and_on_two! {
     a16_only_a_websocket_is_switched_to,
     a16_who_does_not_read_holds_the_other_back,
     a16_what_idles_ends_and_so_does_what_the_other_ends,
-    a16_so_many_are_open_at_once_and_pages_go_on,
-    a16_a_drain_ends_them,
     a16_events_come_one_by_one,
     a_quiet_event_stream_outlives_a_stalled_body,
+}
+
+on_one_core_and_on_two! {
+    a16_so_many_are_open_at_once_and_pages_go_on,
+    a16_a_drain_ends_them,
 }
 
 /// Runs a future on the test's own thread, for [`PATIENCE`] at most.

@@ -12,19 +12,22 @@ use tests::{
     Accelerator, Answer, Client, End, Headers, Next, Request, Response, ScriptedOrigin, byteranges,
     connections::connect_with_small_window,
     content::{content, differs},
-    eventually, on_one_core_and_on_two,
+    eventually, on_one_core, on_one_core_and_on_two,
 };
 
-on_one_core_and_on_two! {
-    more_than_fits_is_evicted_and_always_right,
+on_one_core! {
     what_is_asked_for_all_the_time_stays,
-    what_has_expired_is_counted_and_its_space_used_again,
     a_slow_reader_of_a_large_body_pins_no_more_than_an_eighth_of_the_store,
-    slow_readers_let_go_when_the_store_is_short,
     several_ranges_that_are_read_slowly_outlive_a_full_store,
     what_is_under_way_stays_as_it_was_when_its_place_is_used_again,
     a_reader_that_has_stopped_is_cut,
     a_reader_that_has_stopped_between_small_answers_is_cut,
+}
+
+on_one_core_and_on_two! {
+    more_than_fits_is_evicted_and_always_right,
+    what_has_expired_is_counted_and_its_space_used_again,
+    slow_readers_let_go_when_the_store_is_short,
 }
 
 /// Starts an origin with any number of objects: `/object/NUMBER` has `size` bytes of content NUMBER.

@@ -9,15 +9,18 @@
 use std::{io::Write as _, process::Command};
 
 use tests::{
-    Accelerator, Answer, Request, ScriptedOrigin, accelerator::Setup, certificate::Certificate,
+    Accelerator, Answer, Request, ScriptedOrigin, accelerator::Setup, certificate::Certificate, on_one_core,
     on_one_core_and_on_two,
 };
 
-on_one_core_and_on_two! {
+on_one_core! {
     a_purge_by_http_drops_https_pages,
     a_page_is_purged_under_every_port,
-    a_purge_says_what_it_found,
     a_token_by_http_is_warned_of,
+}
+
+on_one_core_and_on_two! {
+    a_purge_says_what_it_found,
 }
 
 struct Site {

@@ -6,25 +6,29 @@
 )]
 
 use tests::{
-    Accelerator, Answer, End, Gate, Next, Request, ScriptedOrigin, content::content, on_one_core_and_on_two,
+    Accelerator, Answer, End, Gate, Next, Request, ScriptedOrigin, content::content, on_one_core,
+    on_one_core_and_on_two,
 };
 
-on_one_core_and_on_two! {
+on_one_core! {
     bodies_of_requests_reach_the_origin_whole,
     an_origin_may_answer_before_it_has_read_the_body,
     an_interim_answer_does_not_end_an_upload,
     permission_to_send_a_body_is_given_when_asked_for,
-    a_request_that_changes_something_makes_the_stored_answer_invalid,
-    purge_forgets_one_address_and_no_other,
     purge_is_for_listed_networks_and_nobody_else,
     a_body_that_nobody_read_is_not_the_next_request,
-    a_purge_also_forgets_what_is_on_its_way,
     clients_of_http_1_0_are_served,
     a_connection_is_kept_or_closed_as_the_client_says,
     pipelined_requests_are_answered_in_their_order,
     absolute_targets_name_the_host,
     what_only_the_store_may_answer,
     options_go_as_far_as_they_may,
+}
+
+on_one_core_and_on_two! {
+    a_request_that_changes_something_makes_the_stored_answer_invalid,
+    purge_forgets_one_address_and_no_other,
+    a_purge_also_forgets_what_is_on_its_way,
 }
 
 fn start(origin: &ScriptedOrigin, cores: &str) -> Accelerator {

@@ -9,11 +9,10 @@
 use std::net::Ipv4Addr;
 
 use tests::{
-    Accelerator, Answer, Client, Request, Response, ScriptedOrigin, connections::connect_from,
-    on_one_core_and_on_two,
+    Accelerator, Answer, Client, Request, Response, ScriptedOrigin, connections::connect_from, on_one_core,
 };
 
-on_one_core_and_on_two! {
+on_one_core! {
     a_variant_is_keyed_as_sent,
     what_a_stranger_claims_selects_no_variant,
     what_a_listed_proxy_says_selects_the_variant,

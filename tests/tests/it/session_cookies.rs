@@ -17,18 +17,21 @@ use std::{
 use rustix::process::Signal;
 use tests::{
     Accelerator, Answer, Client, Gate, Request, Response, ScriptedOrigin, eventually, message::date,
-    on_one_core_and_on_two,
+    on_one_core, on_one_core_and_on_two,
 };
 
-on_one_core_and_on_two! {
+on_one_core! {
     an_answer_with_a_cookie_is_never_replayed,
-    waiters_never_share_an_answer_with_a_cookie,
-    pages_with_a_cookie_pass_side_by_side,
     a_304s_cookie_goes_to_its_asker,
     a_304s_cookie_comes_with_parts_too,
     a_later_answer_without_a_cookie_is_stored,
     a_site_may_have_the_field_removed,
     what_rfc_stored_is_not_shown_by_safe,
+}
+
+on_one_core_and_on_two! {
+    waiters_never_share_an_answer_with_a_cookie,
+    pages_with_a_cookie_pass_side_by_side,
 }
 
 const RULES: [&str; 2] = ["safe", "strict"];

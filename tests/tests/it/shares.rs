@@ -10,25 +10,28 @@ use std::time::{Duration, Instant};
 
 use tests::{
     Accelerator, Answer, Client, Gate, Next, Request, ScriptedOrigin, content::content, eventually,
-    on_one_core_and_on_two,
+    on_one_core, on_one_core_and_on_two,
 };
 
-on_one_core_and_on_two! {
+on_one_core! {
     slow_uploads_do_not_keep_pages_from_the_others,
     readers_of_passed_answers_do_not_keep_pages_from_the_others,
-    the_queue_for_the_origin_has_an_end,
     a_body_that_trickles_is_ended,
-    what_clients_do_not_read_is_bounded_in_sum,
     readers_that_do_not_read_are_not_read_ahead_for,
     a_request_that_comes_back_is_told_so,
     an_accelerator_before_another_is_no_circle,
     what_cannot_be_repeated_is_not_sent_over_a_connection_that_may_be_dead,
     connections_to_the_origin_are_closed_when_they_are_old,
-    one_address_leaves_exchanges_to_others,
-    connections_of_a_shared_network_have_shares_each,
     a_silent_upload_holds_no_exchange,
     long_waits_for_an_origin_are_told,
     a_far_range_is_not_read_up_to,
+}
+
+on_one_core_and_on_two! {
+    the_queue_for_the_origin_has_an_end,
+    what_clients_do_not_read_is_bounded_in_sum,
+    one_address_leaves_exchanges_to_others,
+    connections_of_a_shared_network_have_shares_each,
 }
 
 fn slow_uploads_do_not_keep_pages_from_the_others(cores: &str) {

@@ -9,9 +9,9 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use tests::{Accelerator, Answer, Request, Response, ScriptedOrigin, on_one_core_and_on_two};
+use tests::{Accelerator, Answer, Request, Response, ScriptedOrigin, on_one_core};
 
-on_one_core_and_on_two! {
+on_one_core! {
     a34_a35_the_static_site_of_the_guide_knows_nobody,
     a34_a35_visitors_of_the_api_of_the_guide_never_see_each_other,
     a34_a35_visitors_of_the_shop_of_the_guide_never_see_each_other,

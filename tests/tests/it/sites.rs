@@ -10,16 +10,15 @@ use std::io::Write as _;
 
 use serde_json::Value;
 use tests::{
-    Accelerator, Answer, Gate, Request, Response, ScriptedOrigin, eventually, on_one_core_and_on_two,
-    origin::NobodyThere,
+    Accelerator, Answer, Gate, Request, Response, ScriptedOrigin, eventually, on_one_core,
+    on_one_core_and_on_two, origin::NobodyThere,
 };
 
-on_one_core_and_on_two! {
+on_one_core! {
     a34_each_host_has_its_own_origin_and_others_are_misdirected,
     a34_what_no_site_names_is_for_the_origin_of_all_others,
     a34_an_origin_that_fails_takes_no_other_site_with_it,
     a34_parameters_that_are_ignored_are_neither_keyed_nor_sent,
-    a34_purges_and_invalidations_know_the_rules_for_queries,
     a34_known_visitors_pass_and_no_cookies_reach_what_is_stored,
     a34_what_varies_by_cookie_is_one_for_those_whose_cookies_do_not_count,
     a34_an_answer_to_post_is_stored_for_nobody_whose_cookies_it_was_made_for,
@@ -29,6 +28,10 @@ on_one_core_and_on_two! {
     a34_an_origin_is_sent_the_host_that_it_knows,
     a34_what_sets_a_cookie_is_nobody_elses_where_visitors_are_known_by_cookies,
     a31_a_site_has_an_error_page_of_its_own,
+}
+
+on_one_core_and_on_two! {
+    a34_purges_and_invalidations_know_the_rules_for_queries,
 }
 
 fn start(text: &str, cores: &str) -> Accelerator {

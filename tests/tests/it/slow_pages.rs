@@ -16,19 +16,22 @@ use std::{
 };
 
 use tests::{
-    Accelerator, Answer, Client, Gate, Request, ScriptedOrigin, eventually, on_one_core_and_on_two,
-    origin::Next,
+    Accelerator, Answer, Client, Gate, Request, ScriptedOrigin, eventually, on_one_core,
+    on_one_core_and_on_two, origin::Next,
 };
 
-on_one_core_and_on_two! {
-    who_waits_for_a_slow_page_gets_it,
+on_one_core! {
     nobody_gets_what_is_anothers,
     an_operators_lifetime_counts_from_arrival,
-    after_a_vain_wait_requests_go_side_by_side,
     a_confirmed_page_is_waited_for_again,
     the_letter_of_the_rfc_shares_nothing_late,
     a_late_page_is_explained,
     chunked_twice_is_taken_as_once,
+}
+
+on_one_core_and_on_two! {
+    who_waits_for_a_slow_page_gets_it,
+    after_a_vain_wait_requests_go_side_by_side,
 }
 
 /// A request with no field about its visitor.

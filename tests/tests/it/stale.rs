@@ -16,26 +16,31 @@ use std::{
     time::Instant,
 };
 
-use tests::{Accelerator, Answer, Gate, Next, Request, ScriptedOrigin, eventually, on_one_core_and_on_two};
+use tests::{
+    Accelerator, Answer, Gate, Next, Request, ScriptedOrigin, eventually, on_one_core, on_one_core_and_on_two,
+};
 
-on_one_core_and_on_two! {
-    a3_what_is_stale_is_shown_while_one_request_fetches_it_anew,
+on_one_core! {
     a3_a_knob_gives_what_says_nothing_a_grace,
     a4_what_is_stale_is_shown_if_the_origin_fails,
     a4_what_must_be_revalidated_is_not_shown,
     a4_an_origin_that_fails_is_left_alone,
     a4_what_breaks_one_page_shows_no_other_stale,
     a4_a_304_to_no_condition_is_a_failure,
-    a_stored_error_never_stands_in_for_another,
     a6_what_is_stale_is_validated_and_keeps_its_body,
     a6_what_must_be_validated_each_time_is_stored_and_costs_a_304,
-    a6_clients_that_wait_for_a_validation_share_it,
     a6_variants_are_validated_each_by_itself,
     a6_a_304_that_makes_another_answer_of_it_is_not_used,
-    a6_what_differs_from_what_the_origin_says_to_head_is_stale,
     a6_what_is_not_for_all_says_nothing_of_what_is_stored,
     a6_what_was_fetched_just_now_is_not_made_stale_by_who_asks_oddly,
     clients_wishes_count_if_they_are_obeyed,
+}
+
+on_one_core_and_on_two! {
+    a3_what_is_stale_is_shown_while_one_request_fetches_it_anew,
+    a_stored_error_never_stands_in_for_another,
+    a6_clients_that_wait_for_a_validation_share_it,
+    a6_what_differs_from_what_the_origin_says_to_head_is_stale,
 }
 
 const STALE_FOR_10_S: &str = "max-age=10, stale-while-revalidate=600";

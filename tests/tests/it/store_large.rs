@@ -7,20 +7,23 @@ use std::path::Path;
 use rustix::process::Signal;
 use tests::{
     Accelerator, Answer, Client, Request, ScriptedOrigin, SlowDisk, accelerator::Setup, client::End,
-    content::content, eventually, on_one_core_and_on_two,
+    content::content, eventually, on_one_core, on_one_core_and_on_two,
 };
 
-on_one_core_and_on_two! {
-    a_second_life_serves_large_objects_from_their_parts,
-    what_memory_has_whole_is_on_the_file_in_parts,
+on_one_core! {
     a_flipped_byte_in_a_part_is_never_served,
-    what_is_dropped_or_replaced_stays_so,
     a_disk_that_hangs_delays_an_answer_and_is_used_again,
-    clients_of_one_object_are_sent_its_parts_at_once,
     what_is_asked_for_again_is_on_the_file,
     a_head_of_what_is_gone_in_part_is_the_origins,
     slow_readers_of_large_objects_leave_room_to_others,
     one_client_alone_reads_many_large_objects,
+}
+
+on_one_core_and_on_two! {
+    a_second_life_serves_large_objects_from_their_parts,
+    what_memory_has_whole_is_on_the_file_in_parts,
+    what_is_dropped_or_replaced_stays_so,
+    clients_of_one_object_are_sent_its_parts_at_once,
 }
 
 const MIB: usize = 1 << 20;

@@ -19,12 +19,15 @@ use engine::log::{Header, format::BLOCK_BYTES};
 use rustix::process::Signal;
 use tests::{
     Accelerator, Answer, Request, ScriptedOrigin, SlowDisk, accelerator::Setup, content::content, eventually,
-    on_one_core_and_on_two,
+    on_one_core, on_one_core_and_on_two,
 };
+
+on_one_core! {
+    it_can_be_stopped_while_its_file_is_read,
+}
 
 on_one_core_and_on_two! {
     it_answers_while_its_file_is_read_and_what_happens_meanwhile_holds,
-    it_can_be_stopped_while_its_file_is_read,
 }
 
 const PAGES: u64 = 40;

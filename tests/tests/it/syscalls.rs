@@ -16,14 +16,17 @@ use std::{
 };
 
 use tests::{
-    Accelerator, Answer, Client, Request, ScriptedOrigin, content::content, eventually,
+    Accelerator, Answer, Client, Request, ScriptedOrigin, content::content, eventually, on_one_core,
     on_one_core_and_on_two,
 };
+
+on_one_core! {
+    pipelined_hits_share_their_reads_and_writes,
+}
 
 on_one_core_and_on_two! {
     a_hit_makes_one_read_and_one_write,
     a_large_hit_is_lent_by_two_calls_more,
-    pipelined_hits_share_their_reads_and_writes,
 }
 
 const ROUNDS: u64 = 500;

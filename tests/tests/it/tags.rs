@@ -12,24 +12,16 @@ use rustix::process::Signal;
 use tests::{
     Accelerator, Answer, Gate, Request, ScriptedOrigin,
     content::content,
-    eventually, on_one_core_and_on_two,
+    eventually, on_one_core, on_one_core_and_on_two,
     purging::{self, is_all_on_file, on_file, start},
 };
 
-on_one_core_and_on_two! {
-    a9_a_tag_purges_what_has_it_and_nothing_else,
+on_one_core! {
     a9_clients_see_no_tags,
     a9_the_fields_of_tags_are_a_setting,
     a9_what_has_too_many_tags_is_not_stored,
-    a9_a_soft_purge_makes_stale,
-    a9_a_304_says_that_what_was_purged_softly_is_good,
-    a9_a_url_is_purged_softly_with_all_variants,
-    a9_everything_is_purged_in_one_go,
-    a9_what_is_on_its_way_is_older_than_a_purge,
     a9_only_who_may_purges,
     a9_the_operator_purges_by_tags,
-    a9_what_is_on_the_file_is_purged,
-    a9_a_purge_outlives_a_kill,
     a9_a_damaged_file_of_purges_is_told,
     a37_magento_is_understood,
     a37_who_purges_need_not_wait,
@@ -37,6 +29,17 @@ on_one_core_and_on_two! {
     a37_fos_http_cache_is_understood,
     a37_a_pattern_of_tags_that_is_no_list_purges_all_that_has_tags,
     a37_what_is_not_understood_is_refused,
+}
+
+on_one_core_and_on_two! {
+    a9_a_tag_purges_what_has_it_and_nothing_else,
+    a9_a_soft_purge_makes_stale,
+    a9_a_304_says_that_what_was_purged_softly_is_good,
+    a9_a_url_is_purged_softly_with_all_variants,
+    a9_everything_is_purged_in_one_go,
+    a9_what_is_on_its_way_is_older_than_a_purge,
+    a9_what_is_on_the_file_is_purged,
+    a9_a_purge_outlives_a_kill,
 }
 
 /// An origin with these pages and their tags.

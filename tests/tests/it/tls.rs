@@ -16,10 +16,10 @@ use std::{
 use rustix::process::Signal;
 use tests::{
     Accelerator, Answer, Request, ScriptedOrigin, certificate::Certificate, content::content, eventually,
-    on_one_core_and_on_two,
+    on_one_core,
 };
 
-on_one_core_and_on_two! {
+on_one_core! {
     a12_a13_curl_gets_and_sends_by_every_version,
     a12_each_name_is_shown_its_certificate,
     a12_visitors_are_sent_to_https_and_told_to_stay,

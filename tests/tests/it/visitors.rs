@@ -15,19 +15,22 @@ use std::{
 use rustix::process::Signal;
 use tests::{
     Accelerator, Answer, Client, PATIENCE, Request, ScriptedOrigin, certificate::Certificate, eventually,
-    on_one_core_and_on_two, origin::Seen,
+    on_one_core, on_one_core_and_on_two, origin::Seen,
 };
 
-on_one_core_and_on_two! {
+on_one_core! {
     a15_what_strangers_say_of_themselves_reaches_no_origin,
     a15_proxies_that_are_listed_are_believed,
     a15_the_proxy_protocol_says_who_asks_however_it_is_split,
     a15_the_proxy_protocol_stands_before_tls,
     a15_a_connection_without_its_header_is_closed_and_counted,
     a15_who_is_announced_has_its_own_share_of_connections,
+    a15_a_unix_socket_is_served_too,
+}
+
+on_one_core_and_on_two! {
     one_client_takes_no_connections_of_others,
     one_client_takes_no_connection_memory_of_others,
-    a15_a_unix_socket_is_served_too,
 }
 
 const CLAIMS: [(&str, &str); 8] = [
