@@ -23,7 +23,6 @@ use std::{
     ops::Deref,
     rc::Rc,
     sync::Arc,
-    time::Duration,
 };
 
 use engine::{
@@ -65,25 +64,6 @@ pub(crate) use parts::{
     Budgets, Buffers, Clients, Fetches, FileReads, Names, Observers, Origins, Purging, Scratch, Storage,
 };
 pub(crate) use upstreams::{OfCore, SiteUpstreams, count_http2};
-
-/// Maximum number of bytes per read from a client: room for many pipelined requests, but small enough to keep
-/// one buffer per core.
-pub(crate) const READ_BYTES: usize = 64 * 1024;
-
-/// Initial capacity of the buffer for answers: the maximum of gathered answers plus one more, so that no hit
-/// makes the buffer grow.
-const OUT_BYTES: usize = 512 * 1024;
-
-/// Milliseconds during which requests for an object do not wait for another request's fetch, after some
-/// requests have waited in vain.
-const VAIN_MS: u64 = 60_000;
-
-/// Milliseconds within which a second version change of a sliced object marks the object as hit-for-miss, so
-/// that it is passed.
-const VERSIONS_DIFFER_MS: u64 = 600_000;
-
-/// Interval of a core's housekeeping while deadlines, expiries or evictions are pending.
-const HOUSEKEEPING_EVERY: Duration = Duration::from_millis(100);
 
 /// State of one core together with a configuration: the active one, or an older one for a request that began
 /// with it.

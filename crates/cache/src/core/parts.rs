@@ -4,6 +4,7 @@ use std::{
     cell::{Cell, OnceCell, RefCell},
     collections::HashMap,
     sync::Arc,
+    time::Duration,
 };
 
 use engine::{
@@ -29,6 +30,7 @@ use crate::{
         tls_terms::TlsTerms,
         transport,
     },
+    config::Config,
     core::direct_mapped_table::DirectMappedTable,
     counters::Counter,
     encoding::codec_pool::Coders,
@@ -38,9 +40,24 @@ use crate::{
     head::response_head::Identity,
     log::transaction::Draft,
     origin::{MemberId, Pool},
-    peers::{Peers, purge_broadcast::ClusterHandle},
+    peers::{ASKED_PLACES, Peers, purge_broadcast::ClusterHandle},
     purging::{invalidations::Invalidations, purge_log::Book},
 };
+
+/// Initial capacity of the buffer for answers: the maximum of gathered answers plus one more, so that no hit
+/// makes the buffer grow.
+const OUT_BYTES: usize = 512 * 1024;
+
+/// Milliseconds during which requests for an object do not wait for another request's fetch, after some
+/// requests have waited in vain.
+const VAIN_MS: u64 = 60_000;
+
+/// Milliseconds within which a second version change of a sliced object marks the object as hit-for-miss, so
+/// that it is passed.
+const VERSIONS_DIFFER_MS: u64 = 600_000;
+
+/// Interval of a core's housekeeping while deadlines, expiries or evictions are pending.
+const HOUSEKEEPING_EVERY: Duration = Duration::from_millis(100);
 
 /// Names under which the core speaks to clients and origins, and what its request identifiers are made of.
 pub(crate) struct Names {
@@ -74,6 +91,23 @@ pub(crate) struct Storage {
     pub(crate) queries: Queries,
 }
 
+impl Storage {
+    pub(super) fn new(reader: Reader, store: Arc<Store>, shard: Shard, file: Option<FileReads>) -> Self {
+        Self {
+            reader,
+            shard: RefCell::new(shard),
+            file,
+            behind: Arc::default(),
+            rounds: Arc::new(Rounds::new(HOUSEKEEPING_EVERY)),
+            expiry_clock: SteadyClock::new(),
+            lender: RefCell::new(if store.lends() { Lender::open().ok() } else { None }),
+            variants: Variants::default(),
+            queries: Queries::default(),
+            store,
+        }
+    }
+}
+
 /// A core's access to the store's file.
 pub(crate) struct FileReads {
     pub(crate) reads: Reads,
@@ -97,16 +131,29 @@ pub(crate) struct Fetches {
     pub(crate) in_flight: RefCell<InFlight>,
     /// Objects that were refreshed a moment ago.
     pub(crate) refreshed_lately: RefreshThrottle,
-    /// Objects for whose fetch some requests have waited in vain. For [`VAIN_MS`](super::VAIN_MS) each
+    /// Objects for whose fetch some requests have waited in vain. For [`VAIN_MS`] each
     /// request for them fetches from the origin itself and does not wait.
     pub(crate) waited_in_vain: RefreshThrottle,
     /// Sliced objects for which a slice of another version arrived. If this happens again within
-    /// [`VERSIONS_DIFFER_MS`](super::VERSIONS_DIFFER_MS), the object is marked as hit-for-miss.
+    /// [`VERSIONS_DIFFER_MS`], the object is marked as hit-for-miss.
     pub(crate) versions_differ: RefreshThrottle,
     /// Encoded variants that the owner was recently asked to make.
     pub(crate) coded_lately: RefreshThrottle,
     /// Handle to the coding thread; `None` in a test of a single core, where nothing is encoded.
     pub(crate) coders: Option<Coders>,
+}
+
+impl Fetches {
+    pub(super) fn new(coders: Option<Coders>) -> Self {
+        Self {
+            in_flight: RefCell::default(),
+            refreshed_lately: RefreshThrottle::default(),
+            waited_in_vain: RefreshThrottle::lasting(VAIN_MS),
+            versions_differ: RefreshThrottle::lasting(VERSIONS_DIFFER_MS),
+            coded_lately: RefreshThrottle::default(),
+            coders,
+        }
+    }
 }
 
 /// Connections to origins and to peers that share keys with this accelerator.
@@ -123,6 +170,20 @@ pub(crate) struct Origins {
     /// Hashes of addresses that a client of this accelerator has changed by an unsafe request and that were
     /// not yet reported to the owning peer.
     pub(crate) changed_here: DirectMappedTable<bool>,
+}
+
+impl Origins {
+    pub(super) fn new(pool: Pool, peers: Option<Arc<Peers>>) -> Self {
+        let asked_places = if peers.is_some() { ASKED_PLACES } else { 1 };
+        Self {
+            pool: RefCell::new(pool),
+            probes: RefCell::default(),
+            http2_connections: Cell::new(0),
+            peers,
+            asked_of_peers: DirectMappedTable::new(asked_places),
+            changed_here: DirectMappedTable::new(asked_places),
+        }
+    }
 }
 
 /// Reasons for which a stored answer may no longer be served.
@@ -154,6 +215,22 @@ pub(crate) struct Clients {
     pub(crate) are_connections_fitted: Cell<bool>,
 }
 
+impl Clients {
+    pub(super) fn new(balance: Arc<Balance>, terms: Option<Arc<TlsTerms>>) -> Self {
+        Self {
+            balance,
+            watches: RefCell::default(),
+            turns: Arc::default(),
+            terms,
+            handshakes: Cell::new(0),
+            multiplexes: RefCell::default(),
+            pipes: Cell::new(0),
+            turning_away: Cell::new(0),
+            are_connections_fitted: Cell::new(false),
+        }
+    }
+}
+
 /// Memory that clients may use.
 pub(crate) struct Budgets {
     /// Accounts of clients: their connections, stream tasks, request heads and parts of large objects on this
@@ -176,9 +253,30 @@ pub(crate) struct Buffers {
     pub(crate) http2: RefCell<http2::Scratch>,
 }
 
+impl Buffers {
+    pub(super) fn new(config: &Config) -> Self {
+        // The parser refuses a head over the limit before the buffer is full; the rest has room for a TLS
+        // record.
+        let read_bytes =
+            transport::READ_BYTES.max(config.limits.request_head_bytes_max + transport::READ_BYTES / 2);
+        Self {
+            scratch: RefCell::new(Scratch {
+                read: vec![0; read_bytes],
+                head: Vec::with_capacity(4096),
+                out: Vec::with_capacity(OUT_BYTES),
+                slots: HeaderSlots::new(),
+                key: Vec::with_capacity(4096),
+                drafts: Vec::new(),
+            }),
+            tls: RefCell::new(transport::Scratch::new()),
+            http2: RefCell::new(http2::Scratch::new(config)),
+        }
+    }
+}
+
 /// Buffers of one turn of a connection.
 pub(crate) struct Scratch {
-    /// Buffer for bytes read from a client; at least as long as the largest head and [`READ_BYTES`].
+    /// Buffer for bytes read from a client; at least as long as the largest head and [`transport::READ_BYTES`].
     pub(crate) read: Vec<u8>,
     /// Copy of a stored head that is not sent unchanged.
     pub(crate) head: Vec<u8>,
@@ -198,4 +296,15 @@ pub(crate) struct Observers {
     pub(crate) last_clients: LastClients,
     pub(crate) cookie_leaks: RefCell<Samples>,
     pub(crate) cookie_names: RefCell<CookieNames>,
+}
+
+impl Observers {
+    pub(super) fn new(counters: CoreCounters<Counter>) -> Self {
+        Self {
+            counters,
+            last_clients: LastClients::default(),
+            cookie_leaks: RefCell::default(),
+            cookie_names: RefCell::default(),
+        }
+    }
 }

@@ -36,6 +36,10 @@ use self::secured::TlsStream;
 pub(crate) use self::secured::{Scratch, shake_hands};
 use crate::{core::with_core, request::client_auth::ClientAuth};
 
+/// Maximum number of bytes per read from a client: room for many pipelined requests, but small enough to keep
+/// one buffer per core.
+pub(crate) const READ_BYTES: usize = 64 * 1024;
+
 /// A client's socket.
 pub(crate) struct Transport {
     stream: TcpStream,

@@ -21,11 +21,9 @@ use tokio::{
     net::TcpStream,
 };
 
-use super::{Transport, is_over};
+use super::{READ_BYTES, Transport, is_over};
 use crate::{
-    client::limits::client_budget::ClientMemoryGuard,
-    core::{READ_BYTES, with_core},
-    request::client_auth::ClientAuth,
+    client::limits::client_budget::ClientMemoryGuard, core::with_core, request::client_auth::ClientAuth,
 };
 
 /// Maximum number of records sealed before a write, which saves system calls without exceeding what a socket
