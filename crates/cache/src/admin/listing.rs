@@ -127,7 +127,7 @@ fn look(
     let is_variant = primary.len() < key.len();
     let (own, address) = (core.storage.store.hash(&key), core.storage.store.hash(primary));
     let hashes = (if is_variant { key::hash_of_variant(address, own) } else { own }, address);
-    let verdict = core.purging.invalidations.judge(object, &mut meta, hashes, None, now_s);
+    let verdict = core.purges.invalidations.judge(object, &mut meta, hashes, None, now_s);
     if verdict == Verdict::Hard || u64::from(object.expires_s()) <= now_s {
         return None;
     }

@@ -3,6 +3,7 @@
 pub(crate) mod accept;
 pub(crate) mod accepted;
 pub(crate) mod fin;
+pub(crate) mod front;
 pub(crate) mod http1;
 pub(crate) mod http2;
 pub(crate) mod limits;

@@ -346,7 +346,7 @@ fn tags_of(turn: &EpochGuard<'_>, fields: &SentFields<'_>, primary: &[u8]) -> Op
 /// Waits briefly for a purge that the requesting peer has already applied; purges reach every accelerator
 /// within milliseconds.
 async fn wait_for_purge(sequence: u64) {
-    let is_there = || with_core(|core| core.purging.cluster.membership.applied() >= sequence);
+    let is_there = || with_core(|core| core.purges.cluster.membership.applied() >= sequence);
     let until = Instant::now() + BEHIND_MAX;
     while !is_there() && Instant::now() < until {
         sleep(BEHIND_PAUSE).await;
@@ -377,7 +377,7 @@ fn look(
         }
     };
     // The purge position is read before the lookup, so that no object purged up to it can be found.
-    let sequence = core.purging.cluster.membership.applied();
+    let sequence = core.purges.cluster.membership.applied();
     let moment = Moment::now();
     let mut slots = HeaderSlots::new();
     let heads = HeadLimits { head_bytes_max: bytes.len(), line_bytes_max: bytes.len() };
@@ -390,7 +390,7 @@ fn look(
         return (declined(How::Declined, Counter::PeerRequestsMax), Some(known));
     }
     let is_plain = head.method == "GET" && matches!(request_framing(&head), Ok(Framing::None));
-    if !is_plain || !core.purging.cluster.membership.may_serve() {
+    if !is_plain || !core.purges.cluster.membership.may_serve() {
         return (declined(How::Declined, Counter::PeerServedNot), Some(known));
     }
     if sequence < theirs {

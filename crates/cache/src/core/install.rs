@@ -11,7 +11,7 @@ use engine::{
 
 use super::{
     Budgets, Buffers, CORE, Clients, Core, Fetches, FileReads, Message, Names, Observers, Origins, Own,
-    Purging, Storage, count_http2, with_core,
+    Purges, Storage, count_http2, with_core,
 };
 use crate::{
     body::growing::PassingBudget,
@@ -91,7 +91,7 @@ impl Core {
             storage: Storage::new(store.reader(index), store, shard, file),
             fetches: Fetches::new(coders),
             origins: Origins::new(Pool::new(&config.limits, count_http2), peers),
-            purging: Purging { invalidations: Invalidations::new(purged), purge_log: book, cluster: among },
+            purges: Purges { invalidations: Invalidations::new(purged), purge_log: book, cluster: among },
             clients: Clients::new(balance, terms),
             budgets: Budgets {
                 accounts: request_tasks::accounts(&config.limits, client_memory, parts_max),

@@ -19,7 +19,6 @@ mod upstreams;
 
 use std::{
     cell::{Cell, RefCell, RefMut},
-    net::IpAddr,
     ops::Deref,
     rc::Rc,
     sync::Arc,
@@ -28,13 +27,11 @@ use std::{
 use engine::{
     cores::{clock, mesh::Sender},
     store::{BodyLength, Hash, InsertRefusal, NewObject, Shard},
-    tls::session::Session,
 };
 use wire::http1::{head::RequestHead, url::Scheme};
 
 use crate::{
     body::growing::Window,
-    client::limits::rates::TooMany,
     config::Config,
     counters::Counter,
     error_page::Fault,
@@ -61,7 +58,7 @@ pub(crate) use messages::{
     CoreBusy, HeadAnswer, Message, RING_PAUSE, RING_WAIT_MAX, StoreRequest, ToCode, UnlinkOutcome,
 };
 pub(crate) use parts::{
-    Budgets, Buffers, Clients, Fetches, FileReads, Names, Observers, Origins, Purging, Scratch, Storage,
+    Budgets, Buffers, Clients, Fetches, FileReads, Names, Observers, Origins, Purges, Scratch, Storage,
 };
 pub(crate) use upstreams::{OfCore, SiteUpstreams, count_http2};
 
@@ -94,7 +91,7 @@ pub(crate) struct Own {
     pub(crate) storage: Storage,
     pub(crate) fetches: Fetches,
     pub(crate) origins: Origins,
-    pub(crate) purging: Purging,
+    pub(crate) purges: Purges,
     pub(crate) clients: Clients,
     pub(crate) budgets: Budgets,
     pub(crate) buffers: Buffers,
@@ -248,15 +245,6 @@ impl Core {
         RequestFacts { certificate: is_known, ..facts }.under(ruled)
     }
 
-    /// Returns whether a request came over a connection on which another host's certificate was shown (RFC
-    /// 9110 §7.4). Browsers send requests for several hosts over one HTTP/2 connection (RFC 9113 §9.1.1);
-    /// over HTTP/1.1 such a client has connected to one site and asks for another.
-    #[inline]
-    pub(crate) fn is_misdirected(&self, session: Option<&Session>, head: &RequestHead<'_, '_>) -> bool {
-        let (Some(terms), Some(session)) = (&self.clients.terms, session) else { return false };
-        head.authority().is_some_and(|authority| !terms.may_ask_for(authority.host, session.server_name()))
-    }
-
     /// Returns the maximum bytes of a request's body for a site.
     pub(crate) fn body_bytes_max(&self, site: SiteId) -> u64 {
         self.sites.rules(site).body_bytes_max.unwrap_or(self.config.limits.request_body_bytes_max)
@@ -276,18 +264,6 @@ impl Core {
             None => ClientStanding::Anybody,
             Some(asks) => client_auth::judge(asks, self.sites.authorities(site), came, now_s),
         }
-    }
-
-    /// Counts a request of a client; returns the fault to answer if the rate limit is exceeded.
-    #[inline]
-    pub(crate) fn admit(&self, client: IpAddr) -> Result<(), Fault> {
-        self.in_force.rates.admit(client, clock::monotonic_ms()).map_err(|too_many| {
-            self.count(match too_many {
-                TooMany::Address => Counter::ClientRequestsRefused,
-                TooMany::Network => Counter::NetworkRequestsRefused,
-            });
-            Fault::TooManyRequests
-        })
     }
 
     /// Counts a request that causes work for its origin; returns the fault to answer if the budget of its
@@ -316,7 +292,7 @@ impl Core {
         let head = request.head();
         let Response { head: stored, meta, tags, .. } = response;
         let subject = Subject { key: request.primary(), head: stored, meta, asker: Some(&head.headers) };
-        self.purging.invalidations.are_about_others(address, tags, &subject)
+        self.purges.invalidations.are_about_others(address, tags, &subject)
     }
 
     /// Stores the field names by which an address varies, and returns the generation of its variants. If the

@@ -187,7 +187,7 @@ impl Origins {
 }
 
 /// Reasons for which a stored answer may no longer be served.
-pub(crate) struct Purging {
+pub(crate) struct Purges {
     pub(crate) invalidations: Invalidations,
     pub(crate) purge_log: Arc<Book>,
     /// Handle to the cluster, which decides whether stored answers may be served, and broadcasts purges.

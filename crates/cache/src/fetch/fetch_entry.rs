@@ -14,7 +14,7 @@ pub(crate) struct Entry {
 
 impl Entry {
     pub(crate) fn new(core: &Core, number: Number) -> Self {
-        Self { number, bans: core.purging.invalidations.fetch_begins() }
+        Self { number, bans: core.purges.invalidations.fetch_begins() }
     }
 
     /// Returns the number of the latest purge that was known when the fetch began: the answer is newer than
@@ -53,7 +53,7 @@ impl Entry {
     /// that bans already dropped might match it.
     pub(crate) fn is_forgotten(&self, core: &Core) -> bool {
         core.fetches.in_flight.borrow().is_forgotten(self.number)
-            || core.purging.invalidations.has_walked_past(self.bans)
+            || core.purges.invalidations.has_walked_past(self.bans)
     }
 
     /// Removes the fetch from the table, and replies to the requests that waited for it.
@@ -68,6 +68,6 @@ impl Drop for Entry {
     fn drop(&mut self) {
         // Requests that still wait ask the origin themselves.
         self.end(|| FetchOutcome::Alone);
-        with_core(|core| core.purging.invalidations.fetch_ends(self.bans));
+        with_core(|core| core.purges.invalidations.fetch_ends(self.bans));
     }
 }

@@ -112,7 +112,7 @@ pub(crate) fn leave(
     bans: u64,
     varies: Option<(&[u8], &SentFields<'_>)>,
 ) {
-    if core.purging.invalidations.has_walked_past(bans) {
+    if core.purges.invalidations.has_walked_past(bans) {
         return;
     }
     let mut key = Vec::new();
@@ -242,7 +242,7 @@ type Says = SmallVec<[u8; 1024]>;
 /// Returns the head of a note and the time at which it expires; `None` if the note no longer applies.
 fn read(core: &Core, note: &Object<'_>, hashes: (Hash, Hash), now_s: u64) -> Option<(Says, u64)> {
     let mut meta = StoredMeta::unpack(&note.meta())?;
-    if core.purging.invalidations.judge(note, &mut meta, hashes, None, now_s) == Verdict::Hard {
+    if core.purges.invalidations.judge(note, &mut meta, hashes, None, now_s) == Verdict::Hard {
         return None;
     }
     let until_s = meta.fresh_until_s();

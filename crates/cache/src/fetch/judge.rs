@@ -556,7 +556,7 @@ fn keep(
         return Judgement { response, own: None, storing: None };
     }
     let response = Response { variant, ..response };
-    core.purging.purge_log.ports.note(request.primary());
+    core.purges.purge_log.ports.note(request.primary());
     let is_shared_by_age = core.config.cookies == CookieRule::Safe && !freshness.said_for_all && asked.cookie;
     let storing = StorePlan { hash, key, expires_s, is_kept: true, is_shared_by_age };
     Judgement { response, own: None, storing: Some(storing) }

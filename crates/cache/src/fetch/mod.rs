@@ -108,7 +108,7 @@ pub(crate) fn begin(core: &Core, want: FetchRequest) {
     let is_still_good = |request: &Request, response: &Response| core.is_still_good(response, request);
     // Without a valid cluster lease this instance may not know of a purge made before the request, so the
     // request does not join an older fetch.
-    let may_join = core.purging.cluster.membership.may_serve();
+    let may_join = core.purges.cluster.membership.may_serve();
     let want = match in_flight.join(want, may_join, clock::unix_s(), is_still_good) {
         Place::Joined => return core.count(Counter::Collapsed),
         Place::Alone(want) => return answer(want.reply, FetchOutcome::Alone),

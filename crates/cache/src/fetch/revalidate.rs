@@ -68,8 +68,7 @@ impl OwnerReply {
         };
         let hashes = (request.hash, core.storage.store.hash(request.primary()));
         let asker = request.head().headers;
-        if core.purging.invalidations.judge(&object, &mut meta, hashes, Some(&asker), now_s) == Verdict::Hard
-        {
+        if core.purges.invalidations.judge(&object, &mut meta, hashes, Some(&asker), now_s) == Verdict::Hard {
             drop(turn);
             core.shard_mut().unlink(request.hash, &request.key);
             core.count(Counter::InvalidatedDropped);
@@ -84,7 +83,7 @@ impl OwnerReply {
             return Self::Usable;
         }
         let reuse = policy::judge_reuse(meta.stored(now_s), &RequestDirectives::default());
-        let may_stand_in = !matches!(reuse, Reuse::No(_)) && core.purging.cluster.membership.may_serve();
+        let may_stand_in = !matches!(reuse, Reuse::No(_)) && core.purges.cluster.membership.may_serve();
         if !meta.is_response() || !(may_stand_in || meta.has_validator()) {
             return Self::Nothing;
         }

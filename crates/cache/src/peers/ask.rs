@@ -55,7 +55,7 @@ impl PeerQuery {
         if *bypass_stored || *no_collapse || !may_be_asked(core, request) {
             return None;
         }
-        let sequence = core.purging.cluster.membership.begun();
+        let sequence = core.purges.cluster.membership.begun();
         let peer = peers.asked_for(request.primary())?;
         let load = peer.count_fetch();
         let is_anew = core
@@ -74,7 +74,7 @@ fn may_be_asked(core: &Core, request: &Request) -> bool {
     let head = request.head();
     !request.is_of_peer
         && !request.is_of_certificate()
-        && core.purging.cluster.membership.may_serve()
+        && core.purges.cluster.membership.may_serve()
         && head.headers.len() + FIELDS_MORE <= HEADERS_MAX
         && !["authorization", "proxy-authorization"].iter().any(|name| head.headers(name).next().is_some())
 }

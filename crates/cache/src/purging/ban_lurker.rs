@@ -20,7 +20,7 @@ const OBJECTS_A_ROUND: usize = 256;
 
 /// Drops the bans that are done on all cores, then runs a round. Returns whether there is more to do now.
 pub(crate) fn lurk(core: &Core) -> bool {
-    let bans = &core.purging.invalidations;
+    let bans = &core.purges.invalidations;
     bans.drop_done_bans(core.storage.store.cores());
     core.gauge(Counter::Bans, bans.bans_held() as u64);
     let Some(from) = bans.walk(clock::unix_ms()) else { return false };
@@ -37,5 +37,5 @@ pub(crate) fn lurk(core: &Core) -> bool {
 
 /// Returns whether the lurker must run again later, because some bans are not done on all cores.
 pub(crate) fn is_lurking(core: &Core) -> bool {
-    core.storage.file.is_none() && core.purging.invalidations.has_unfinished_bans()
+    core.storage.file.is_none() && core.purges.invalidations.has_unfinished_bans()
 }

@@ -34,7 +34,7 @@ pub(crate) const UNLINK_WAIT_MAX: Duration = Duration::from_secs(60);
 /// [`CoreBusy`] if the ring to a core stayed full, that core has ended, or too many purges wait for the disk.
 pub(crate) async fn apply_on_all_cores(what: What, is_soft: bool) -> Result<bool, CoreBusy> {
     let (invalidation, kept, cores) = with_core(|core| {
-        let entered = core.purging.purge_log.enter(what, is_soft, clock::unix_ms());
+        let entered = core.purges.purge_log.enter(what, is_soft, clock::unix_ms());
         let (invalidation, kept) = entered.map_err(|Full| {
             core.count(Counter::PurgesRefused);
             CoreBusy
@@ -93,7 +93,7 @@ fn message(invalidation: &Arc<Invalidation>, is_purge: bool) -> (Message, onesho
 
 /// Applies a purge to the table of this core.
 pub(crate) fn apply(core: &Core, invalidation: &Invalidation) {
-    let Overflow { is_emptied, bans } = core.purging.invalidations.apply(invalidation);
+    let Overflow { is_emptied, bans } = core.purges.invalidations.apply(invalidation);
     if is_emptied {
         core.count(Counter::TagTableEmptied);
     }
@@ -105,8 +105,8 @@ pub(crate) fn apply(core: &Core, invalidation: &Invalidation) {
             "too many bans: objects older than the oldest ban are purged"
         );
     }
-    core.gauge(Counter::TagsPurged, core.purging.invalidations.held() as u64);
-    core.gauge(Counter::Bans, core.purging.invalidations.bans_held() as u64);
+    core.gauge(Counter::TagsPurged, core.purges.invalidations.held() as u64);
+    core.gauge(Counter::Bans, core.purges.invalidations.bans_held() as u64);
     // Wakes the lurker.
     core.storage.rounds.stir();
 }
@@ -145,7 +145,7 @@ mod tests {
         let (spread, number) = tokio::join!(super::apply_on_all_cores(tags(), false), others);
         assert_eq!(spread, Ok(true));
         with_core(|core| {
-            assert_eq!(core.purging.invalidations.youngest(), number);
+            assert_eq!(core.purges.invalidations.youngest(), number);
             assert_eq!(core.observers.counters.value(Counter::TagsPurged), 1);
         });
 

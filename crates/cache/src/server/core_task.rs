@@ -178,7 +178,7 @@ fn receive(core: &Core, message: Message) {
         }
         Message::Bans(done) => {
             // The receiver may be gone.
-            let _ = done.send(core.purging.invalidations.bans_seen());
+            let _ = done.send(core.purges.invalidations.bans_seen());
         }
         Message::Explain(question) => explain::answer(core, *question),
         Message::LastClient { hash, reply } => {

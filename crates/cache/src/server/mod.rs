@@ -133,6 +133,17 @@ pub struct Server {
     _socket: Option<SocketFile>,
 }
 
+/// Reads the certificates, if TLS is configured.
+fn tls_terms(
+    config: &Config,
+    table: &Arc<SiteTable>,
+    addresses: &[SocketAddr],
+) -> Result<Option<Arc<TlsTerms>>, StartError> {
+    let Some(tls) = &config.tls else { return Ok(None) };
+    let port = addresses.get(1).map_or(0, SocketAddr::port);
+    Ok(Some(Arc::new(TlsTerms::new(tls, config, table, port)?)))
+}
+
 /// A checked configuration that is ready to be activated.
 pub struct PreparedConfig {
     in_force: Arc<ActiveConfig>,
@@ -179,15 +190,7 @@ impl Server {
         let loops = processors.len();
         let ListenerSet { of_cores, addresses, peers: peers_address, file: socket } =
             ListenerSet::new(&config, loops).map_err(StartError::Listen)?;
-        let terms = config
-            .tls
-            .as_ref()
-            .map(|tls| {
-                let port = addresses.get(1).map_or(0, SocketAddr::port);
-                TlsTerms::new(tls, &config, &table, port)
-            })
-            .transpose()?
-            .map(Arc::new);
+        let terms = tls_terms(&config, &table, &addresses)?;
         let memory =
             StoreConfig { capacity_bytes: config.memory_bytes, cores: loops, ..StoreConfig::default() };
         let OpenStore { store, shards, file, reads } = open_store(&config, &memory)?;

@@ -337,9 +337,9 @@ fn hits_without_allocations(scribe: Option<Scribe>) {
         .enumerate()
         {
             for what in purges {
-                let number = with_core(|core| core.purging.invalidations.youngest()) + 1;
+                let number = with_core(|core| core.purges.invalidations.youngest()) + 1;
                 let purge = Invalidation { number, what, is_soft: false };
-                with_core(|core| core.purging.invalidations.apply(&purge));
+                with_core(|core| core.purges.invalidations.apply(&purge));
             }
             for case in cases() {
                 let counts = measure(&listener, address, &case, &mut allocations).await;

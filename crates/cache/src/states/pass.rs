@@ -79,7 +79,7 @@ pub(crate) async fn pass(
         server: None,
     };
     let connected = || with_core(|core| core.count(Counter::OriginConnects));
-    let bans = with_core(|core| core.purging.invalidations.youngest());
+    let bans = with_core(|core| core.purges.invalidations.youngest());
     let mut upload = Upload { request, client, limits, has_begun: false };
     let origin = SiteUpstreams::of(request);
     let arrived = match origin::ask(&origin, limits, &asked, &mut upload, connected).await {
@@ -140,7 +140,7 @@ pub(crate) async fn switch(request: &Arc<Request>, client: &mut impl Downstream)
         server: None,
     };
     let connected = || with_core(|core| core.count(Counter::OriginConnects));
-    let bans = with_core(|core| core.purging.invalidations.youngest());
+    let bans = with_core(|core| core.purges.invalidations.youngest());
     let mut upload = Upload { request, client, limits: &config.limits, has_begun: false };
     let origin = SiteUpstreams::of(request);
     let switching = origin::switch(&origin, &config.limits, &asked, &mut upload, connected);

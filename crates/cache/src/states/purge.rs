@@ -86,7 +86,7 @@ async fn run_detached(
 /// # Errors
 /// Returns the reason if the purge may not reach all of them.
 async fn broadcast(told: Option<Invalidate>, is_soft: bool) -> Result<(), String> {
-    let abroad = with_core(|core| core.purging.cluster.abroad.clone());
+    let abroad = with_core(|core| core.purges.cluster.abroad.clone());
     let Some((abroad, what)) = abroad.zip(told) else { return Ok(()) };
     abroad.broadcast(what, is_soft).await
 }
@@ -122,7 +122,7 @@ fn may_purge(core: &Core, request: &Request) -> bool {
 /// Logs once that a token was sent over plain HTTP, where others on the network can read it.
 #[cold]
 fn warn_of_token(core: &Core, request: &Request) {
-    if !core.purging.purge_log.has_warned_of_token.swap(true, Ordering::Relaxed) {
+    if !core.purges.purge_log.has_warned_of_token.swap(true, Ordering::Relaxed) {
         tracing::warn!(
             client = %request.visitor.address,
             "purge token received over plain http, where it can be intercepted; send purges by https (logged once)"
@@ -139,7 +139,7 @@ fn parse_order(core: &Core, request: &Request) -> Result<PurgeOrder, String> {
     let PurgeTarget { what, is_soft } =
         parse_purge(&head, key::authority(request.primary()), &core.config.tags)
             .map_err(|why| format!("Nothing was purged: invalid request: {why}.\n"))?;
-    let told = core.purging.cluster.abroad.is_some().then(|| broadcast_form(&what, request.primary()));
+    let told = core.purges.cluster.abroad.is_some().then(|| broadcast_form(&what, request.primary()));
     let what = match what {
         Purge::Address if !is_soft => None,
         Purge::Address => Some((What::Address(key::place(request.primary()).word()), is_soft)),
@@ -185,7 +185,7 @@ fn broadcast_form(what: &Purge<'_>, primary: &[u8]) -> Invalidate {
 /// Drops a page under both schemes and every port under which it may be stored.
 async fn purge_page(primary: Vec<u8>) -> Answer<'static> {
     let (ports, are_more) =
-        with_core(|core| (core.purging.purge_log.ports.seen(), core.purging.purge_log.ports.are_more()));
+        with_core(|core| (core.purges.purge_log.ports.seen(), core.purges.purge_log.ports.are_more()));
     let place = key::place(&primary);
     let (mut was_there, mut is_kept) = (false, true);
     for form in key::forms(&primary, &ports) {

@@ -14,7 +14,7 @@ use crate::{
 /// answer is not stored, and a later GET fetches it.
 pub(crate) fn keep(core: &Core, request: &Request, response: &Response, expires_s: u32, body: &[u8]) {
     let key = request.primary().to_vec();
-    core.purging.purge_log.ports.note(&key);
+    core.purges.purge_log.ports.note(&key);
     let put = StoreRequest {
         hash: core.storage.store.hash(&key),
         key,
@@ -37,7 +37,7 @@ pub(crate) fn store(core: &Core, put: &StoreRequest) {
     let StoreRequest { hash, key, head, extra, meta, body, expires_s } = put;
     // A fetch under way began before the change, so its answer is outdated.
     core.fetches.in_flight.borrow_mut().forget(key);
-    if StoredMeta::unpack(meta).is_none_or(|meta| core.purging.invalidations.has_walked_past(meta.bans)) {
+    if StoredMeta::unpack(meta).is_none_or(|meta| core.purges.invalidations.has_walked_past(meta.bans)) {
         return;
     }
     let new = NewObject {

@@ -84,23 +84,7 @@ pub(crate) async fn respond(
                 is_miss = true;
                 miss(&request, bypass_stored, no_collapse, fwd, client).await
             }
-            State::Parts(found) => {
-                let PartsOnFile { answer, parts, only_if_cached } = *found;
-                match Box::pin(parts::open(parts, request.client_key(), request.hash, &request.key)).await {
-                    Ok(parts) => {
-                        let body = parts.map_or(Body::None, |parts| Body::Parts(Box::new(parts)));
-                        Step::Answer(Box::new(Answer { body, ..answer }))
-                    }
-                    Err(Unsent::Refused) if !only_if_cached => {
-                        fwd = Fwd::Miss;
-                        Step::Then(State::Pass(Some(PARTS_BUSY)))
-                    }
-                    Err(_) => {
-                        fwd = Fwd::Partial;
-                        Step::Then(State::Miss { bypass_stored: true, no_collapse: false, only_if_cached })
-                    }
-                }
-            }
+            State::Parts(found) => open_parts(*found, &request, &mut fwd).await,
             State::Blocks(found)
                 if !found.only_if_cached
                     && let Some(plan) = &found.several
@@ -109,35 +93,7 @@ pub(crate) async fn respond(
                 with_core(|core| core.count(Counter::WideRanges));
                 Step::Then(State::Pass(Some(RANGE_ALONE)))
             }
-            State::Blocks(found) => {
-                let FoundInBlocks { answer, blocks, several, only_if_cached } = *found;
-                match Box::pin(slices::open(blocks, &request, only_if_cached)).await {
-                    Ok(OpenSlices { blocks, was_stored }) => {
-                        let body = match several {
-                            Some(plan) => Body::MultipartRanges(Box::new(MultipartRanges::new(
-                                plan,
-                                Source::Blocks(blocks),
-                            ))),
-                            None => Body::Blocks(Box::new(blocks)),
-                        };
-                        let mut answer = Answer { body, ..answer };
-                        if !was_stored {
-                            // The head was stored, but not the wanted part of the content (RFC 9211 §2.2).
-                            let fwd = if is_miss { fwd } else { Fwd::Partial };
-                            is_miss = true;
-                            answer.cache_status = Some(CacheStatus { stored: true, ..CacheStatus::fwd(fwd) });
-                        }
-                        Step::Answer(Box::new(answer))
-                    }
-                    Err(SliceError::OtherVersion) => {
-                        fwd = Fwd::Stale;
-                        Step::Then(State::Miss { bypass_stored: false, no_collapse: false, only_if_cached })
-                    }
-                    Err(SliceError::Refused) => Step::Then(State::Pass(Some(slice::NO_RANGES))),
-                    Err(SliceError::OnlyIfCached) => Step::Then(State::Synth(Fault::OnlyIfCached)),
-                    Err(SliceError::Failed(error)) => Step::Then(State::OriginFailed(error)),
-                }
-            }
+            State::Blocks(found) => open_blocks(*found, &request, &mut fwd, &mut is_miss).await,
             State::Decode(undecoded) => {
                 looks += 1;
                 decode(&request, *undecoded, fwd, looks >= LOOKS_MAX).await
@@ -182,6 +138,60 @@ pub(crate) async fn respond(
             Step::Then(next) => state = next,
             Step::Under(again, next) => (request, state) = (again, next),
         }
+    }
+}
+
+/// Opens the parts of an object in the file.
+async fn open_parts(found: PartsOnFile, request: &Request, fwd: &mut Fwd) -> Step {
+    let PartsOnFile { answer, parts, only_if_cached } = found;
+    match Box::pin(parts::open(parts, request.client_key(), request.hash, &request.key)).await {
+        Ok(parts) => {
+            let body = parts.map_or(Body::None, |parts| Body::Parts(Box::new(parts)));
+            Step::Answer(Box::new(Answer { body, ..answer }))
+        }
+        Err(Unsent::Refused) if !only_if_cached => {
+            *fwd = Fwd::Miss;
+            Step::Then(State::Pass(Some(PARTS_BUSY)))
+        }
+        Err(_) => {
+            *fwd = Fwd::Partial;
+            Step::Then(State::Miss { bypass_stored: true, no_collapse: false, only_if_cached })
+        }
+    }
+}
+
+/// Opens the slices of a sliced object; slices that are not stored are fetched.
+async fn open_blocks(
+    found: FoundInBlocks,
+    request: &Arc<Request>,
+    fwd: &mut Fwd,
+    is_miss: &mut bool,
+) -> Step {
+    let FoundInBlocks { answer, blocks, several, only_if_cached } = found;
+    match Box::pin(slices::open(blocks, request, only_if_cached)).await {
+        Ok(OpenSlices { blocks, was_stored }) => {
+            let body = match several {
+                Some(plan) => {
+                    Body::MultipartRanges(Box::new(MultipartRanges::new(plan, Source::Blocks(blocks))))
+                }
+                None => Body::Blocks(Box::new(blocks)),
+            };
+            let mut answer = Answer { body, ..answer };
+            if !was_stored {
+                // The head was stored, but not the wanted part of the content (RFC 9211 §2.2).
+                let fwd = if *is_miss { *fwd } else { Fwd::Partial };
+                *is_miss = true;
+                answer.cache_status = Some(CacheStatus { stored: true, ..CacheStatus::fwd(fwd) });
+            }
+            Step::Answer(Box::new(answer))
+        }
+        Err(SliceError::OtherVersion) => {
+            *fwd = Fwd::Stale;
+            Step::Then(State::Miss { bypass_stored: false, no_collapse: false, only_if_cached })
+        }
+        Err(SliceError::Refused) => Step::Then(State::Pass(Some(slice::NO_RANGES))),
+        Err(SliceError::OnlyIfCached) => Step::Then(State::Synth(Fault::OnlyIfCached)),
+        Err(SliceError::Failed(error)) => Step::Then(State::OriginFailed(error)),
     }
 }
 

@@ -58,7 +58,7 @@ impl Walk<'_> {
         let (now_s, config) = (self.now_s, &*self.core.config);
         let mut meta = stored.meta;
         let hashes = (stored.hash, address);
-        match self.core.purging.invalidations.judge(
+        match self.core.purges.invalidations.judge(
             &stored.object,
             &mut meta,
             hashes,
@@ -112,7 +112,7 @@ impl Walk<'_> {
             self.say("reuse", "no", "stored in the future: the clock was set back", "");
             return self.missed(shard, primary, asked);
         }
-        if !core.purging.cluster.membership.may_serve() {
+        if !core.purges.cluster.membership.may_serve() {
             let words = "revalidated first: the cluster lease has run out, so purges may have been missed";
             self.say("reuse", "no", words, "knob cluster-lease");
             return self.missed(shard, primary, asked);

@@ -19,7 +19,7 @@ use std::{
 use engine::{accounts::ClientKey, cores::clock, store::EpochGuard, sys::span::Part};
 use wire::{
     http1::{
-        framing::{Framing, request_framing},
+        framing::Framing,
         head::{HeadError, Progress, RequestHead},
     },
     http2::error::ErrorCode,
@@ -31,7 +31,7 @@ use crate::client::http2::{
     upload::Upload,
 };
 use crate::{
-    client::limits::request_tasks::StreamTask,
+    client::{front, limits::request_tasks::StreamTask},
     core::Core,
     counters::Counter,
     deliver::{
@@ -114,23 +114,13 @@ pub(super) fn answer(
     let moment = Moment::now();
     let mut draft =
         request_meta::begin(core, moment, (&head, head_bytes), visitor, true, multiplex.transport.session());
-    let framing = match request_framing(&head) {
+    let framing = match admit(core, multiplex, &asker, &head, visitor) {
         Ok(framing) => framing,
-        Err(error) => {
-            core.count(Counter::BadRequests);
-            let fault = Fault::from(error);
+        Err(fault) => {
             return refuse(core, multiplex, asker.place(), fault, (text, blocks), now_ms, draft)
                 .map(|()| None);
         }
     };
-    if head.headers.len() > core.config.limits.request_headers_max {
-        core.count(Counter::HeadsTooLarge);
-        let fault = Fault::HeadTooLarge;
-        return refuse(core, multiplex, asker.place(), fault, (text, blocks), now_ms, draft).map(|()| None);
-    }
-    if let Some(fault) = forbidden(core, multiplex, &asker, &head, visitor) {
-        return refuse(core, multiplex, asker.place(), fault, (text, blocks), now_ms, draft).map(|()| None);
-    }
     // A stream that ended with its head has no content. `Content-Length: 0` is passed to the origin
     // nevertheless: some origins answer 411 to a POST without it.
     let framing = if asker.is_whole && framing != Framing::Length(0) { Framing::None } else { framing };
@@ -176,22 +166,20 @@ pub(super) fn answer(
     }
 }
 
-/// Returns the fault if a request must be refused before any lookup.
-fn forbidden(
+/// Returns the framing of a request that may be looked up.
+fn admit(
     core: &Core,
     multiplex: &Multiplex,
     asker: &StreamContext,
     head: &RequestHead<'_, '_>,
     visitor: Visitor,
-) -> Option<Fault> {
-    if let Err(fault) = core.admit(visitor.address) {
-        return Some(fault);
+) -> Result<Framing, Fault> {
+    let framing = front::framing(core, head)?;
+    front::admit(core, head, visitor.address, multiplex.transport.session())?;
+    if asker.is_connect && !pipe::is_asked_for(head) {
+        return Err(Fault::MethodNotImplemented);
     }
-    if core.is_misdirected(multiplex.transport.session(), head) {
-        core.count(Counter::Misdirected);
-        return Some(Fault::Misdirected);
-    }
-    (asker.is_connect && !pipe::is_asked_for(head)).then_some(Fault::MethodNotImplemented)
+    Ok(framing)
 }
 
 /// Answers a request with an error page.

@@ -11,20 +11,13 @@
 //! reader's turn keeps unchanged. Nothing here waits, allocates, locks, or writes a cache line that another
 //! core writes.
 
+mod admission;
 mod usable;
 
-use std::{ops::Range, sync::Arc};
+use std::ops::Range;
 
-use engine::{
-    store::{EpochGuard, Hash, Lookup, Object},
-    tls::challenges::Challenges,
-};
-use wire::http1::{
-    fields::list,
-    head::RequestHead,
-    known::KnownHeader,
-    url::{Scheme, Target},
-};
+use engine::store::{EpochGuard, Hash, Lookup, Object};
+use wire::http1::{head::RequestHead, known::KnownHeader};
 
 use crate::{
     body::{
@@ -43,7 +36,7 @@ use crate::{
         response_head::{CacheStatus, CodedHead, Flags, Fwd, StoredMeta, is_bodiless},
         sent_fields::SentFields,
     },
-    policy::{self, PassReason, Recv, Verdict, Why, vary::VARY_SPEC_BYTES_MAX},
+    policy::{self, Verdict, Why, vary::VARY_SPEC_BYTES_MAX},
     purging::invalidations as purged,
     request::{
         client_auth::{ClientAuth, ClientStanding},
@@ -51,12 +44,10 @@ use crate::{
         key,
         lookup_key::LookupKey,
     },
-    states::{
-        pipe,
-        state::{DecodeFirst, FoundInBlocks, PartsOnFile, Slow, State, Trust},
-    },
+    states::state::{DecodeFirst, FoundInBlocks, PartsOnFile, Slow, State, Trust},
 };
 
+use admission::LookupRules;
 use usable::usable;
 
 /// Largest body that is copied into the answer; larger ones are sent from the store's memory. A copy of 16
@@ -116,53 +107,11 @@ pub(crate) fn answer<'a>(
     let mut keyed = LookupKey { hash: turn.hash(key), primary_bytes: key.len(), site, is_known };
     let facts = core.facts(head, has_body, keyed, key);
     let slow = |keyed, state, fwd| Err(Slow { keyed, state, fwd });
-    // Precedes all rules, because the ACME authority connects over plain HTTP, with any Host.
-    if let Some(challenges) = core.config.challenges.as_deref()
-        && challenges.is_any_open()
-        && let Some(answer) = of_challenge(core, challenges, head)
-    {
-        return slow(keyed, State::Challenge(answer), Fwd::Bypass);
-    }
-    if has_passed_here(core, head) {
-        return slow(keyed, State::Synth(Fault::LoopDetected), Fwd::Bypass);
-    }
-    // A purge applies to the page under every scheme, and its sender follows no redirect.
-    let is_purge = facts.method == policy::request::Method::Purge;
-    // An `https://` target is accepted on a TLS connection only (RFC 9110 §4.2.2).
-    if !is_purge && key::said_by_target(head) == Some(Scheme::Https) && key::scheme(key) == Scheme::Http {
-        core.count(Counter::Misdirected);
-        return slow(keyed, State::Synth(Fault::Misdirected), Fwd::Bypass);
-    }
-    if !is_purge && core.sites.rules(site).https_only && key::scheme(key) == Scheme::Http {
-        return slow(keyed, State::ToHttps, Fwd::Bypass);
-    }
-    // PURGE is exempt: `purge-from` and the token decide, not the site's client-certificate rule.
-    if standing == ClientStanding::Wanted && !is_purge {
-        if key::scheme(key) == Scheme::Http {
-            return slow(keyed, State::ToHttps, Fwd::Bypass);
-        }
-        core.count(Counter::CertificatesWanted);
-        return slow(keyed, State::Synth(Fault::CertificateWanted), Fwd::Bypass);
-    }
-    if !has_body && pipe::is_asked_for(head) && !facts.ruled.is_misdirected {
-        return slow(keyed, State::Pipe, Fwd::Bypass);
-    }
-    let (must_fetch, only_if_cached) = match policy::recv(&facts) {
-        Recv::Lookup { must_fetch, only_if_cached } => (must_fetch, only_if_cached),
-        Recv::Pass(reason) => {
-            let fwd = if reason == PassReason::Method { Fwd::Method } else { Fwd::Bypass };
-            return slow(keyed, State::Pass(Some(reason.name())), fwd);
-        }
-        Recv::Purge => return slow(keyed, State::Purge, Fwd::Bypass),
-        Recv::Synth(fault) => {
-            match fault {
-                Fault::Misdirected => core.count(Counter::Misdirected),
-                Fault::MethodNotTaken { .. } => core.count(Counter::MethodsRefused),
-                _ => {}
-            }
-            return slow(keyed, State::Synth(fault), Fwd::Bypass);
-        }
-    };
+    let LookupRules { must_fetch, only_if_cached } =
+        match admission::admit(core, head, &facts, standing, site, key) {
+            Ok(rules) => rules,
+            Err((state, fwd)) => return slow(keyed, state, fwd),
+        };
     let fields = SentFields { head, visitor, manner: core.manner(site) };
     // A miss, or a pass if a hit-for-miss note says that a fetch would not be stored.
     let mut missed = |key: &[u8], keyed: LookupKey, bypass_stored, fwd| {
@@ -188,7 +137,7 @@ pub(crate) fn answer<'a>(
         Ok(found) => found,
         Err(fwd) => return missed(key, keyed, must_fetch, fwd),
     };
-    match core.purging.invalidations.judge(
+    match core.purges.invalidations.judge(
         &object,
         &mut meta,
         (keyed.hash, address),
@@ -241,28 +190,6 @@ pub(crate) fn answer<'a>(
             slow(keyed, State::Synth(Fault::RangeNotSatisfiable { complete }), Fwd::Partial)
         }
     }
-}
-
-/// Returns the answer to an authority's request for an open ACME challenge.
-#[cold]
-fn of_challenge(core: &Core, challenges: &Challenges, head: &RequestHead<'_, '_>) -> Option<Arc<str>> {
-    let (_, target) =
-        Target::parse(head.method, head.target).filter(|_| matches!(head.method, "GET" | "HEAD"))?;
-    let answer = challenges.answer(target.path_and_query)?;
-    core.count(Counter::ChallengesAnswered);
-    Some(answer)
-}
-
-/// Returns whether this request has passed through this instance before: its pseudonym is in Via (RFC 9110 §7.6.3). Every
-/// instance has a pseudonym of its own.
-#[inline]
-fn has_passed_here(core: &Core, head: &RequestHead<'_, '_>) -> bool {
-    head.headers.has(KnownHeader::Via)
-        && head
-            .headers
-            .known_all(KnownHeader::Via)
-            .flat_map(list)
-            .any(|member| member.split(|&b| b == b' ').nth(1) == Some(core.names.pseudonym.as_bytes()))
 }
 
 /// Counts a request that the store answers.
@@ -363,18 +290,7 @@ fn of_object<'a>(
         shown = encoded_variants::choose(core, turn, (&object, meta, hash), head, stored_head, key);
     }
     loop {
-        let (content, coding) = match shown {
-            Representation::Stored => (object, Coding::AsSent),
-            Representation::Coded(twin, coding) => (twin, coding),
-            Representation::Had(coding) => (object, coding),
-            Representation::ToBeDecoded if showing == CodingChoice::Accepted => {
-                return Err(NotNow::Undecoded);
-            }
-            Representation::ToBeDecoded => {
-                core.count(Counter::DecodingsRefused);
-                (object, Coding::AsSent)
-            }
-        };
+        let (content, coding) = content_of(core, &shown, object, showing)?;
         let coded = CodedHead::new(coding, meta);
         let mut earlier = 0;
         if is_conditional {
@@ -394,13 +310,8 @@ fn of_object<'a>(
             Verdict::NotModified
         } else if is_conditional {
             let validators = meta.with_tag(coding.tag_suffix(), earlier);
-            policy::evaluate(
-                headers,
-                is_get,
-                meta.status,
-                &validators.validators(stored_head),
-                Some(complete),
-            )
+            let validators = validators.validators(stored_head);
+            policy::evaluate(headers, is_get, meta.status, &validators, Some(complete))
         } else {
             Verdict::Whole
         };
@@ -423,30 +334,14 @@ fn of_object<'a>(
             reason: None,
         };
         if is_in_blocks && is_get && length != Length::None {
-            let mut copy = Vec::new();
-            object.head().copy_to(&mut copy);
-            let mut blocks = InBlocks::of(&object, meta, complete, &copy).ok_or(NotNow::Gone)?;
-            blocks.range = range;
-            if let Some(plan) = &plan {
-                copy.clone_from(&plan.head);
-                blocks.range = plan.first();
-            }
-            let answer = answer_with(Head::Owned(copy), Body::None).into_owned();
-            let found = FoundInBlocks { answer, blocks, several: plan, only_if_cached: false };
-            return Err(NotNow::InBlocks(Box::new(found)));
+            return Err(in_blocks(&object, meta, complete, (range, plan), answer_with));
         }
         if is_in_parts && length != Length::None {
-            let list = object.parts().filter(|list| list.body_bytes() == complete).ok_or(NotNow::Gone)?;
-            let mut trailers = Vec::new();
-            if lines == Lines::All {
-                object.tail().copy_to(&mut trailers);
-            }
-            let head = if is_conditional { Head::Copied(stored_head) } else { Head::Stored(object.head()) };
-            let answer = answer_with(head, Body::None).into_owned();
             // HEAD describes what GET would send, so all parts must be there.
             let range = if is_get { range } else { 0..complete };
-            let parts = InParts { list, range, trailers, origin_ms: meta.origin_ms, is_sent: is_get };
-            return Err(NotNow::InParts(Box::new(PartsOnFile { answer, parts, only_if_cached: false })));
+            let head = if is_conditional { Head::Copied(stored_head) } else { Head::Stored(object.head()) };
+            let answer = answer_with(head, Body::None);
+            return Err(in_parts(&object, meta, complete, (range, is_get), answer));
         }
         if let Some(mut plan) = plan {
             let object = content.pin().ok_or(NotNow::Gone)?;
@@ -477,6 +372,67 @@ fn of_object<'a>(
         }
         return Ok(answer_with(head_of(is_conditional, object, coded, coding, stored_head), body));
     }
+}
+
+/// Returns the stored object whose content is sent, and its coding.
+#[inline]
+fn content_of<'a>(
+    core: &Core,
+    shown: &Representation<'a>,
+    object: Object<'a>,
+    showing: CodingChoice,
+) -> Result<(Object<'a>, Coding), NotNow> {
+    match *shown {
+        Representation::Stored => Ok((object, Coding::AsSent)),
+        Representation::Coded(twin, coding) => Ok((twin, coding)),
+        Representation::Had(coding) => Ok((object, coding)),
+        Representation::ToBeDecoded if showing == CodingChoice::Accepted => Err(NotNow::Undecoded),
+        Representation::ToBeDecoded => {
+            core.count(Counter::DecodingsRefused);
+            Ok((object, Coding::AsSent))
+        }
+    }
+}
+
+/// Returns the blocks of a sliced object that the answer needs.
+#[cold]
+fn in_blocks<'a>(
+    object: &Object<'a>,
+    meta: &StoredMeta,
+    complete: u64,
+    (range, plan): (Range<u64>, Option<Plan>),
+    answer_with: impl FnOnce(Head<'a>, Body<'a>) -> Answer<'a>,
+) -> NotNow {
+    let mut copy = Vec::new();
+    object.head().copy_to(&mut copy);
+    let Some(mut blocks) = InBlocks::of(object, meta, complete, &copy) else { return NotNow::Gone };
+    blocks.range = range;
+    if let Some(plan) = &plan {
+        copy.clone_from(&plan.head);
+        blocks.range = plan.first();
+    }
+    let answer = answer_with(Head::Owned(copy), Body::None).into_owned();
+    NotNow::InBlocks(Box::new(FoundInBlocks { answer, blocks, several: plan, only_if_cached: false }))
+}
+
+/// Returns the parts in the file that the answer needs.
+#[cold]
+fn in_parts(
+    object: &Object<'_>,
+    meta: &StoredMeta,
+    complete: u64,
+    (range, is_sent): (Range<u64>, bool),
+    answer: Answer<'_>,
+) -> NotNow {
+    let Some(list) = object.parts().filter(|list| list.body_bytes() == complete) else {
+        return NotNow::Gone;
+    };
+    let mut trailers = Vec::new();
+    if answer.lines == Lines::All {
+        object.tail().copy_to(&mut trailers);
+    }
+    let parts = InParts { list, range, trailers, origin_ms: meta.origin_ms, is_sent };
+    NotNow::InParts(Box::new(PartsOnFile { answer: answer.into_owned(), parts, only_if_cached: false }))
 }
 
 /// Returns the object's head as it is sent, or the copy that conditions were evaluated on.

@@ -60,7 +60,7 @@ pub(super) fn usable(
         return Err((true, Fwd::Stale));
     }
     // A member of a cluster that has lost contact for too long may have missed purges.
-    if trust != Trust::Validated && !core.purging.cluster.membership.may_serve() {
+    if trust != Trust::Validated && !core.purges.cluster.membership.may_serve() {
         core.count(Counter::LeasesOut);
         return Err((true, Fwd::Stale));
     }

@@ -11,7 +11,7 @@ use engine::{
 };
 use wire::{
     http1::{
-        framing::{Framing, request_framing},
+        framing::Framing,
         head::{Progress, may_end_in, parse_request},
     },
     http2::frame::PREFACE,
@@ -22,7 +22,7 @@ use super::{
     StopReason, TURN_REQUESTS_LITTLE, TURN_REQUESTS_MAX, TURN_REQUESTS_SHARED, TurnOutcome, head_limits,
 };
 use crate::{
-    client::limits::turns::Length,
+    client::{front, limits::turns::Length},
     core::{Core, Scratch, with_core},
     counters::Counter,
     deliver::{self, AnswerContext, Remainder, Rest, send, sink::TrySend},
@@ -169,35 +169,19 @@ impl Connection {
                 self.client.transport.session(),
                 &mut self.last_said,
             );
-            let framing = match request_framing(&head) {
+            let framing = match front::framing(core, &head) {
                 Ok(framing) => framing,
-                Err(error) => {
-                    core.count(Counter::BadRequests);
-                    stopped = Some(StopReason::Refused(Fault::from(error), draft));
+                Err(fault) => {
+                    stopped = Some(StopReason::Refused(fault, draft));
                     break;
                 }
             };
             at += head_bytes;
             requests += 1;
-            core.count(Counter::Requests);
-            self.requests += 1;
-            if self.requests == core.config.limits.requests_per_connection_max {
-                core.count(Counter::ConnectionsUsedUp);
-                self.is_last = true;
-            }
+            self.is_last |= is_last_request(core, &mut self.requests);
             let asked = AnswerContext { persists: asked.persists && !self.is_last, ..asked };
-            if head.headers.len() > core.config.limits.request_headers_max {
-                core.count(Counter::HeadsTooLarge);
-                stopped = Some(StopReason::Refused(Fault::HeadTooLarge, draft));
-                break;
-            }
-            if let Err(fault) = core.admit(visitor.address) {
+            if let Err(fault) = front::admit(core, &head, visitor.address, self.client.transport.session()) {
                 stopped = Some(StopReason::Refused(fault, draft));
-                break;
-            }
-            if core.is_misdirected(self.client.transport.session(), &head) {
-                core.count(Counter::Misdirected);
-                stopped = Some(StopReason::Refused(Fault::Misdirected, draft));
                 break;
             }
             let has_body = !matches!(framing, Framing::None | Framing::Length(0));
@@ -331,4 +315,16 @@ impl Connection {
             _ => TurnOutcome::Closed,
         }
     }
+}
+
+/// Counts a request; returns whether it is the last that its connection may carry.
+#[inline]
+fn is_last_request(core: &Core, requests: &mut usize) -> bool {
+    core.count(Counter::Requests);
+    *requests += 1;
+    let is_last = *requests == core.config.limits.requests_per_connection_max;
+    if is_last {
+        core.count(Counter::ConnectionsUsedUp);
+    }
+    is_last
 }
