@@ -15,7 +15,7 @@ use super::{
     index::{Slot, SlotAddress},
     record::{Kind, Place, UNIT},
     shard::Shard,
-    space::{ClaimedSegment, Log, Purpose},
+    space::{EvictionProgress, Log, Purpose},
 };
 
 /// Number of records that an insert examines for eviction while too few segments are free, in addition to
@@ -36,16 +36,6 @@ const EMPTIED_AT_LEAST: usize = 4;
 /// Maximum attempts of an insert to find room; every second attempt empties a segment. Each emptied segment
 /// yields at least a quarter of its bytes.
 const ROUNDS_AN_INSERT: usize = 16;
-
-/// Progress of eviction through a segment that is being emptied.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct EvictionProgress {
-    claimed: ClaimedSegment,
-    /// Bytes of the segment that eviction has examined.
-    walked: usize,
-    /// Bytes of the segment that were copied to the main log.
-    moved: usize,
-}
 
 /// Remaining budget of an eviction step.
 struct Budget {

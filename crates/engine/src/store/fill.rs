@@ -10,13 +10,30 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::{
-    filling::{BodyLength, FillingPart, HEAP_BYTES, InsertRefusal, NewObject, ObjectWriter},
+    filling::{BodyLength, Extent, FillingPart, HEAP_BYTES, InsertRefusal, NewObject, ObjectWriter},
     index::Slot,
     link::FileCopy,
     record::{EXTENT_HEADER_BYTES, Header, Kind, Lengths, Place, extent_units, table_bytes},
     shard::Shard,
     space::Log,
 };
+
+impl ObjectWriter {
+    /// Returns the next contiguous space for body bytes, after all space that was returned before. The caller
+    /// may request more before it has filled this one, but must fill the spaces in order, without gaps.
+    ///
+    /// # Errors
+    /// [`InsertRefusal::NoRoom`] if no space can be freed; [`InsertRefusal::TooLarge`] if the body exceeds
+    /// its announced length or the maximum.
+    pub fn extend(&mut self, shard: &mut Shard) -> Result<Arc<Extent>, InsertRefusal> {
+        if self.handed == self.parts.len() {
+            shard.extend_filling(self)?;
+        }
+        let part = &self.parts[self.handed];
+        self.handed += 1;
+        Ok(Arc::clone(&part.extent))
+    }
+}
 
 impl Shard {
     /// Begins an object whose body arrives later.

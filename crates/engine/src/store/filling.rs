@@ -15,7 +15,6 @@ use smallvec::SmallVec;
 use super::{
     hash::Hash,
     record::{Lengths, META_WORDS, Place, Record, UNIT},
-    shard::Shard,
     shared::{Local, Pin},
     space::Log,
 };
@@ -206,21 +205,6 @@ pub struct ObjectWriter {
 }
 
 impl ObjectWriter {
-    /// Returns the next contiguous space for body bytes, after all space that was returned before. The caller
-    /// may request more before it has filled this one, but must fill the spaces in order, without gaps.
-    ///
-    /// # Errors
-    /// [`InsertRefusal::NoRoom`] if no space can be freed; [`InsertRefusal::TooLarge`] if the body exceeds
-    /// its announced length or the maximum.
-    pub fn extend(&mut self, shard: &mut Shard) -> Result<Arc<Extent>, InsertRefusal> {
-        if self.handed == self.parts.len() {
-            shard.extend_filling(self)?;
-        }
-        let part = &self.parts[self.handed];
-        self.handed += 1;
-        Ok(Arc::clone(&part.extent))
-    }
-
     /// Records that `bytes` more body bytes were written.
     ///
     /// # Panics

@@ -10,7 +10,6 @@ use super::{
     filling::InsertRefusal,
     index::{Slot, SlotAddress},
     object::Object,
-    record::Place,
     shard::Shard,
     shared::Store,
     space::Space,
@@ -89,17 +88,11 @@ impl Shard {
     }
 }
 
-/// Returns the location and length of each record of an object.
-pub(super) fn records(object: &Object<'_>) -> impl Iterator<Item = Place> {
-    let own = Place { location: object.slot.location(), units: object.slot.units() };
-    object.extents().map(|(place, _)| place).chain(std::iter::once(own))
-}
-
 fn link_records(space: &mut Space, store: &Store, tally: &Tally, object: &Object<'_>) {
-    records(object).for_each(|place| space.link(store, tally, place));
+    object.records().for_each(|place| space.link(store, tally, place));
 }
 
 fn unlink_records(space: &mut Space, store: &Store, tally: &Tally, object: &Object<'_>) {
     // The record with the table of extents is unlinked last, because the table is read until then.
-    records(object).for_each(|place| space.unlink(store, tally, place));
+    object.records().for_each(|place| space.unlink(store, tally, place));
 }

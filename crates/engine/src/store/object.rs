@@ -122,6 +122,14 @@ impl<'t> Object<'t> {
         (0..extents).map(move |number| record.extent(number))
     }
 
+    /// Returns the location and length of each record of the object. The record with the table of extents is
+    /// the last.
+    #[inline]
+    pub(super) fn records(&self) -> impl Iterator<Item = Place> + use<'t> {
+        let own = Place { location: self.slot.location(), units: self.slot.units() };
+        self.extents().map(|(place, _)| place).chain(std::iter::once(own))
+    }
+
     /// Pins the object, so that its bytes stay valid beyond the epoch. `None` if one of its segments is
     /// already being freed: look the object up again. Allocates nothing unless the object lies in more than
     /// eight segments.

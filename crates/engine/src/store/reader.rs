@@ -18,6 +18,18 @@ pub struct Reader {
     not_sync: PhantomData<Cell<()>>,
 }
 
+impl Store {
+    /// Returns the reader of a core, to be used on that core's thread. A core can be in only one epoch at a
+    /// time, whatever the number of its readers.
+    ///
+    /// # Panics
+    /// Panics if there is no such core.
+    pub fn reader(self: &Arc<Self>, core: usize) -> Reader {
+        assert!(core < self.geometry.cores, "core {core} of {}", self.geometry.cores);
+        Reader::new(Arc::new(Local { store: Arc::clone(self), core }))
+    }
+}
+
 impl Reader {
     pub(super) fn new(local: Arc<Local>) -> Self {
         Self { local, not_sync: PhantomData }

@@ -3,7 +3,7 @@
 //! ```text
 //! begin ─▶ ObjectWriter ─extend, written─▶ ... ─▶ finish (fill.rs) ─┐
 //! insert (insert.rs) ───────────────────────────────────────────────┴▶ link (link.rs) ─▶ index, expiry queue
-//! unlink, expire (expiry.rs), evict (evict.rs) ─▶ index slot cleared ─▶ segment's live count ─▶ retired at zero
+//! unlink, expire (expire.rs), evict (evict.rs) ─▶ index slot cleared ─▶ segment's live count ─▶ retired at zero
 //! ```
 //! *Core:* the shard's own. *Waiting:* never. *Bounds:* each step handles a bounded number of records.
 
@@ -16,12 +16,11 @@ use super::{
     ghost::Ghosts,
     hash::Hash,
     index::{Index, Slot, SlotAddress},
-    link::records,
     object::Object,
     reader::Reader,
     record::Kind,
     shared::{Local, Store},
-    space::Space,
+    space::{EvictionProgress, Space},
     usage::Tally,
 };
 
@@ -40,7 +39,7 @@ pub struct Shard {
     /// Changes since startup, recorded while the file is still being read.
     #[cfg(not(feature = "loom"))]
     pub(super) warming: Option<Box<super::tier::WarmupChanges>>,
-    pub(super) emptying: Option<super::evict::EvictionProgress>,
+    pub(super) emptying: Option<EvictionProgress>,
 }
 
 impl Shard {
@@ -190,7 +189,7 @@ impl Shard {
                 body_bytes = end;
             }
             assert!(!slot.is_chained() || body_bytes == record.body_bytes(), "extents make up the body");
-            for place in records(&object) {
+            for place in object.records() {
                 let counts = live.entry(store.geometry.segment_of(place.location)).or_default();
                 counts.0 += 1;
                 counts.1 += place.bytes();

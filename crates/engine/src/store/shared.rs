@@ -6,7 +6,6 @@ use super::{
     config::{Geometry, StoreError},
     hash::Hash,
     index::{BUCKET_WORDS, Index, PAGE_WORDS},
-    reader::Reader,
     record::{Record, UNIT},
     segments::{SegmentState, Segments},
     turns::Epochs,
@@ -20,7 +19,7 @@ use crate::sys::{
     },
 };
 
-/// A store: segments, indexes and the epochs of the cores. Read through a [`Reader`], written through a
+/// A store: segments, indexes and the epochs of the cores. Read through a [`Reader`](super::Reader), written through a
 /// [`Shard`](super::Shard).
 pub struct Store {
     pub(super) geometry: Geometry,
@@ -116,16 +115,6 @@ impl Store {
         let words = self.geometry.segment_bytes / size_of::<u64>();
         let renewed = self.arena.renew(segment * words..(segment + 1) * words);
         assert!(renewed.is_ok(), "cannot renew a freed segment: {renewed:?}");
-    }
-
-    /// Returns the reader of a core, to be used on that core's thread. A core can be in only one epoch at a
-    /// time, whatever the number of its readers.
-    ///
-    /// # Panics
-    /// Panics if there is no such core.
-    pub fn reader(self: &Arc<Self>, core: usize) -> Reader {
-        assert!(core < self.geometry.cores, "core {core} of {}", self.geometry.cores);
-        Reader::new(Arc::new(Local { store: Arc::clone(self), core }))
     }
 
     /// Returns current amounts and counters, summed over the shards. Reads counters only; may be called on

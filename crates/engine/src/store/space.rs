@@ -90,6 +90,16 @@ pub(super) struct ClaimedSegment {
     claim: u64,
 }
 
+/// Progress of eviction through a segment that is being emptied.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct EvictionProgress {
+    pub(super) claimed: ClaimedSegment,
+    /// Bytes of the segment that eviction has examined.
+    pub(super) walked: usize,
+    /// Bytes of the segment that were copied to the main log.
+    pub(super) moved: usize,
+}
+
 /// The segments of a shard, as their owner uses them.
 #[derive(Debug)]
 pub(super) struct Space {

@@ -6,7 +6,7 @@
 //! ```
 
 use super::{
-    PartsList,
+    FileRecord, FileRun, PartsList,
     image::{IMAGE_HEADER_BYTES, Image},
 };
 use crate::{
@@ -19,26 +19,6 @@ use crate::{
         shard::Shard,
     },
 };
-
-/// Location and length of an object's record in the file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FileRecord {
-    /// Location of the object's record.
-    pub location: Location,
-    /// Length of the record's payload in bytes.
-    pub payload_bytes: u32,
-}
-
-/// Location of an object's body in the file, to be sent from there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FileRun {
-    /// Location of the object's record.
-    pub location: Location,
-    /// File offset at which the body begins.
-    pub body_at: u64,
-    /// Length of the body in bytes.
-    pub body_bytes: u64,
-}
 
 impl Shard {
     /// Returns the location of an object that is not in memory, if it is in the file and has not expired. Its

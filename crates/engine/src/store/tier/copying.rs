@@ -1,6 +1,6 @@
 //! Copying of a large object into the log, a bounded number of bytes at each step.
 
-use super::{keep::put, lifetimes::LifetimeWriters, parts::PartsWriter};
+use super::{layout::put, lifetimes::LifetimeWriters, parts::PartsWriter};
 use crate::{
     log::{AppendRefusal, RecordWriter},
     store::{Hash, PinnedObject},

@@ -8,8 +8,8 @@
 
 use super::{
     Admission, Bodies, FileRecord, FileTier, OBJECT, Tier,
+    bodies::{FoundHeads, HEAD},
     directory::{Directory, FileObject},
-    heads::{FoundHeads, HEAD},
     lifetimes::{Deadlines, LifetimeWriters, NEVER, WRITERS_PER_CORE},
     parts::{FoundParts, PART, split_tag},
 };

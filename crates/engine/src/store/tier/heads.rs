@@ -8,72 +8,22 @@
 //! In the log, a head record ends the object's record and claims it. A program that does not know head
 //! records, or recovery that finds the head missing, therefore finds no object, and never one with an
 //! outdated head. Small bodies are rewritten together with their head, so that one read restores them.
-//! *Memory:* the owner's, 40 bytes for each body whose head is elsewhere. *Bounds:* objects in the file;
-//! entries whose segments are gone are swept out when the number of entries has doubled.
-
-use std::collections::HashMap;
 
 use super::{
-    FileObject, FileRecord, FileTier, Shard,
+    FileObject, FileRecord, FileTier,
+    bodies::{Body, HEAD},
     image::ImageHeader,
-    keep::{header_of, lengths_of, object_bytes, put},
+    layout::{header_of, lengths_of, object_bytes, put},
     parts::tag,
 };
 use crate::{
-    log::{Kind, Location, NewRecord, Reader},
-    store::{index::Slot, object::Object, record::Lengths},
+    log::NewRecord,
+    store::{Hash, index::Slot, object::Object, record::Lengths, shard::Shard},
 };
 
-/// Record kind of a head without its body.
-pub(super) const HEAD: Kind = Kind(64);
 /// Minimum bytes of a body that is not rewritten for a new head. For smaller bodies, the header of a separate
 /// record and the second read would cost more.
 const BODY_BYTES_MIN: u64 = 16 << 10;
-/// Minimum number of bodies for a sweep that removes entries of freed segments.
-const SWEEP_AT_MIN: usize = 64;
-
-/// Bodies whose head is in another record, by the hash of the object.
-#[derive(Debug)]
-pub(super) struct Bodies {
-    of: HashMap<u64, Body>,
-    sweep_at: usize,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Body {
-    /// The object's original record, which now serves only as the body.
-    cold: FileRecord,
-    /// Number of the object's latest head. Heads of one object come from different writers, so the order
-    /// cannot be derived from their locations.
-    number: u32,
-}
-
-impl Bodies {
-    pub(super) fn new() -> Self {
-        Self { of: HashMap::new(), sweep_at: SWEEP_AT_MIN }
-    }
-
-    pub(super) fn find(&self, hash: u64) -> Option<FileRecord> {
-        self.of.get(&hash).map(|body| body.cold)
-    }
-
-    /// Releases the body record of an object, because no head refers to it any more.
-    pub(super) fn release(&mut self, hash: u64, reader: &Reader) {
-        if let Some(body) = self.of.remove(&hash) {
-            body.cold.died(reader);
-        }
-    }
-
-    fn insert(&mut self, hash: u64, body: Body, is_known: impl Fn(u64) -> bool, reader: &Reader) {
-        self.of.insert(hash, body);
-        if self.of.len() >= self.sweep_at {
-            let gone = self.of.extract_if(|hash, _| !is_known(*hash));
-            gone.for_each(|(_, body)| body.cold.died(reader));
-            self.sweep_at = (2 * self.of.len()).max(SWEEP_AT_MIN);
-        }
-    }
-}
-
 impl FileTier {
     /// Returns whether all records of an object are still in the file.
     pub(super) fn is_there(&self, hash: u64) -> bool {
@@ -86,7 +36,7 @@ impl FileTier {
 impl Shard {
     /// Returns the location of an object's head if the head is in a different record than the body
     /// ([`Shard::find_on_file`]); both records must then be read.
-    pub fn cold_head(&self, hash: crate::store::Hash) -> Option<FileRecord> {
+    pub fn cold_head(&self, hash: Hash) -> Option<FileRecord> {
         let file = self.file.as_ref()?;
         file.bodies.find(hash.word())?;
         let FileObject { location, payload_bytes, .. } = file.known(hash.word())?;
@@ -120,7 +70,7 @@ impl Shard {
             cold: FileRecord { location: kept.location, payload_bytes: kept.payload_bytes },
             number: 0,
         };
-        let Body { cold: body, number } = file.bodies.of.get(&slot.hash).copied().unwrap_or(own);
+        let Body { cold: body, number } = file.bodies.get(slot.hash).unwrap_or(own);
         let Some(number) = number.checked_add(1) else { return false };
         let header =
             ImageHeader { tail_bytes: 0, body_bytes: 0, body_at: Some(body.location), ..header_of(&object) };
@@ -148,60 +98,5 @@ impl Shard {
         tally.file_heads.add(1);
         file.count(tally);
         true
-    }
-}
-
-/// Heads and bodies found by recovery, collected until they can be matched.
-#[derive(Debug, Default)]
-pub(super) struct FoundHeads {
-    /// The latest head by hash: its location, its number, and the location of its body.
-    heads: HashMap<u64, (Location, u32, Location)>,
-    bodies: HashMap<Location, (u64, FileRecord)>,
-}
-
-impl FoundHeads {
-    /// Registers a body record that is claimed by a head.
-    pub(super) fn body(&mut self, hash: u64, cold: FileRecord) {
-        self.bodies.insert(cold.location, (hash, cold));
-    }
-
-    /// Returns whether this head is older than the one already found with the same hash. If not, this head
-    /// becomes the latest.
-    pub(super) fn is_older(&mut self, hash: u64, location: Location, number: u32, body: Location) -> bool {
-        let is_older = self.heads.get(&hash).is_some_and(|(_, other, _)| *other > number);
-        if !is_older {
-            self.heads.insert(hash, (location, number, body));
-        }
-        is_older
-    }
-
-    /// Returns whether the record at a location is the latest head of this hash.
-    pub(super) fn is_head(&self, hash: u64, location: Location) -> bool {
-        self.heads.get(&hash).is_some_and(|(of, ..)| *of == location)
-    }
-
-    /// Matches heads and bodies once the whole file has been read. Heads that are in the directory
-    /// (`is_known`) get their bodies; a head without a body is reported to `lost`.
-    pub(super) fn matched(
-        self,
-        is_known: impl Fn(u64, Location) -> bool,
-        mut found: impl FnMut(u64, FileRecord),
-        mut lost: impl FnMut(u64),
-        reader: &Reader,
-    ) -> Bodies {
-        let Self { heads, mut bodies } = self;
-        let mut matched = Bodies::new();
-        for (hash, (_, number, body)) in heads.into_iter().filter(|(hash, head)| is_known(*hash, head.0)) {
-            match bodies.remove(&body).filter(|(of, _)| *of == hash) {
-                Some((_, cold)) => {
-                    found(hash, cold);
-                    matched.of.insert(hash, Body { cold, number });
-                }
-                None => lost(hash),
-            }
-        }
-        bodies.into_values().for_each(|(_, cold)| cold.died(reader));
-        matched.sweep_at = (2 * matched.of.len()).max(SWEEP_AT_MIN);
-        matched
     }
 }

@@ -9,13 +9,12 @@
 use super::{
     OBJECT,
     copying::{CopyProgress, CopyTarget, Step},
-    image::{IMAGE_HEADER_BYTES, ImageHeader},
+    layout::{header_of, put},
     parts::{mark_of, tag},
 };
 use crate::{
-    log::{AppendRefusal, NewRecord, RecordWriter},
-    store::{hash::Hash, index::Slot, object::Object, record::Lengths, shard::Shard},
-    sys::span::Span,
+    log::{AppendRefusal, NewRecord},
+    store::{hash::Hash, index::Slot, object::Object, shard::Shard},
 };
 
 /// Maximum number of large objects that are being copied into the log at once.
@@ -143,36 +142,4 @@ impl Shard {
         }
         is_behind || !file.copies.is_empty()
     }
-}
-
-/// Returns the lengths of an object's parts in memory, with 0 for the body.
-pub(super) fn lengths_of(object: &Object<'_>) -> Lengths {
-    let [key, head, extra, tail] =
-        [object.key(), object.head(), object.extra(), object.tail()].map(|part| part.len());
-    Lengths { key, head, extra, rest: 0, tail }
-}
-
-pub(super) fn header_of(object: &Object<'_>) -> ImageHeader {
-    ImageHeader {
-        key_bytes: object.key().len() as u32,
-        head_bytes: object.head().len() as u32,
-        extra_bytes: object.extra().len() as u32,
-        tail_bytes: object.tail().len() as u32,
-        body_bytes: object.body_bytes(),
-        in_parts: object.is_in_parts(),
-        sequence: object.sequence(),
-        expires_s: object.expires_s(),
-        body_at: None,
-        meta: object.meta(),
-    }
-}
-
-/// Returns the payload bytes of a record for an object with these lengths.
-pub(super) fn object_bytes(Lengths { key, head, extra, rest, tail }: Lengths) -> usize {
-    IMAGE_HEADER_BYTES + key + head + extra + rest + tail
-}
-
-pub(super) fn put(filling: &mut RecordWriter, bytes: Span<'_>) {
-    filling.span().slice(0..bytes.len()).write_from_span(bytes);
-    filling.written(bytes.len());
 }

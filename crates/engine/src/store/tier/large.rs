@@ -11,22 +11,25 @@
 use std::time::Duration;
 
 use super::{
-    FileObject, FileTier, OBJECT, Shard, Tally,
+    FileObject, FileTier, OBJECT, Tally,
     copying::{CopyProgress, CopyTarget, Step},
     image::ImageHeader,
-    keep::{COPIES_MAX, header_of, lengths_of, object_bytes, put},
+    keep::COPIES_MAX,
+    layout::{header_of, lengths_of, object_bytes, put},
     parts::{
-        FILE_SHARE, OwnedParts, PART_BODY_BYTES_MAX, PART_HEADER_BYTES, PartsWriter, list_bytes, mark_of, tag,
+        OwnedParts, PART_BODY_BYTES_MAX, PART_HEADER_BYTES, PartsWriter, SWEEP_AT_MIN, list_bytes, mark_of,
+        tag,
     },
 };
 use crate::{
-    log::{AppendRefusal, Location, NewRecord, Reader, RecordWriter},
+    log::{AppendRefusal, Location, NewRecord, RecordWriter},
     store::{
         BodyLength, Hash, NewObject,
         index::Slot,
         link::FileCopy,
         object::Object,
         record::{Lengths, META_WORDS, UNIT},
+        shard::Shard,
     },
 };
 
@@ -34,14 +37,6 @@ use crate::{
 const END_WAITS_MAX: usize = 5000;
 /// Duration of each wait for the disk at a clean shutdown.
 const END_WAIT: Duration = Duration::from_millis(1);
-/// Minimum number of objects in parts for a sweep that removes objects with lost lists.
-pub(super) const SWEEP_AT_MIN: usize = 64;
-
-/// Returns the maximum body length of an object on this reader's file.
-pub(super) fn body_bytes_max(reader: &Reader) -> u64 {
-    reader.usage().capacity_bytes / FILE_SHARE
-}
-
 /// Writer of an object that goes to the file part by part as it arrives, because it is too large for memory.
 /// Dropping the writer abandons the object.
 #[derive(Debug)]

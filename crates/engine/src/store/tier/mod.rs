@@ -14,44 +14,50 @@
 //! next lookup.
 
 mod admission;
+mod admit;
+mod attach;
+mod bodies;
 mod cold;
 mod copying;
 mod directory;
+mod file_record;
 mod found;
 mod heads;
 pub mod image;
 mod keep;
 mod large;
+mod layout;
 mod lifetimes;
 mod open;
 mod parts;
 mod promise;
 mod warming;
+mod warmup_changes;
 
 use std::collections::{HashMap, VecDeque};
 
-use super::{hash::Hash, index::Slot, shard::Shard, usage::Tally};
+use super::{hash::Hash, usage::Tally};
 use crate::log::{AppendRefusal, Kind, Location, Reader};
 
 use admission::AdmissionFilter;
+use bodies::Bodies;
 use copying::CopyProgress;
 use directory::Directory;
 pub(crate) use directory::FileObject;
-use heads::Bodies;
 use lifetimes::{LifetimeWriters, UnwrittenEnds};
 use parts::OwnedParts;
 
 pub use admission::Admission;
-pub use cold::{FileRecord, FileRun};
+pub use file_record::{FileRecord, FileRun};
 pub use large::LargeObjectWriter;
 pub use lifetimes::WRITERS_PER_CORE;
 pub use open::{
-    FileConfig, FileRecovery, FileStore, OpenOnFileError, ReadMode, StoreContents, Tier, UnreadStore,
+    FileConfig, FileRecovery, FileStore, OpenOnFileError, ReadMode, StoreContents, UnreadStore,
     begin_on_file, open_on_file, open_stepped, write_buffer_bytes_max,
 };
 pub use parts::{PART_BODY_BYTES_MAX, Part, PartsList};
 pub use promise::Promise;
-pub(super) use warming::WarmupChanges;
+pub(super) use warmup_changes::WarmupChanges;
 
 /// Record kind of an object.
 const OBJECT: Kind = Kind(1);
@@ -85,13 +91,20 @@ pub(super) struct FileTier {
     catching_up: Option<Box<WarmupChanges>>,
 }
 
+/// One core's part of the objects in the file.
+#[derive(Debug)]
+pub struct Tier {
+    tier: Box<FileTier>,
+    epoch: u64,
+}
+
 impl FileTier {
     fn new(writers: LifetimeWriters, reader: Reader, admission: Admission, directory: Directory) -> Self {
         let (ends, ending, copies) = (VecDeque::new(), UnwrittenEnds::default(), VecDeque::new());
         let door = AdmissionFilter::of(admission);
-        let (large, sweep_at) = (HashMap::new(), large::SWEEP_AT_MIN);
+        let (large, sweep_at) = (HashMap::new(), parts::SWEEP_AT_MIN);
         let bodies = Bodies::new();
-        let body_bytes_max = large::body_bytes_max(&reader);
+        let body_bytes_max = parts::body_bytes_max(&reader);
         Self {
             writers,
             reader,
@@ -245,52 +258,6 @@ impl FileTier {
         }
         self.end(hash);
         self.count(tally);
-    }
-}
-
-impl Shard {
-    /// Attaches the file tier: from now on stored objects are also written to the file, and the objects on
-    /// the file are found.
-    pub fn put_on_file(&mut self, tier: Tier) {
-        let Tier { mut tier, epoch } = tier;
-        tier.count(self.tally());
-        tier.catching_up = self.warming.take().filter(|warming| !warming.is_idle());
-        self.tally().file_warming.set(tier.catching_up.is_some().into());
-        self.file = Some(tier);
-        // Sequence numbers are part of the keys of variants, so none may be used twice. During warm-up they
-        // began at the epoch known at that time, which is not higher than this one.
-        self.sequence = self.sequence.max(epoch << SEQUENCE_BITS);
-    }
-
-    /// Sets the current time of the file tier.
-    pub(super) fn tell_file(&mut self, now_s: u32) {
-        if let Some(file) = &mut self.file {
-            file.writers.tell(now_s);
-        }
-    }
-
-    /// Removes an expired object from the file.
-    pub(super) fn forget_expired(&mut self, slot: &Slot) {
-        if let Some(file) = &mut self.file
-            && file.known(slot.hash).is_some_and(|kept| kept.expires_s <= slot.expires_s())
-        {
-            file.forget(slot.hash());
-        }
-    }
-
-    /// Deletes an object on request; returns whether it was in the file.
-    pub(super) fn end_on_file(&mut self, hash: Hash) -> bool {
-        if let Some(warming) = &mut self.warming
-            && !warming.touch(hash.word())
-        {
-            self.tally().file_refused.add(1);
-        }
-        let Self { local, file, .. } = self;
-        let Some(file) = file else { return false };
-        file.copies.retain(|copying| copying.hash() != hash);
-        let was_there = file.end(hash);
-        file.count(&local.store.shards[local.core].tally);
-        was_there
     }
 }
 

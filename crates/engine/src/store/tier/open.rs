@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Admission, FileTier, found::RecoveryIndex, lifetimes::WRITERS_PER_CORE};
+use super::{Admission, Tier, found::RecoveryIndex, lifetimes::WRITERS_PER_CORE};
 use crate::{
     io::{CachedFile, Damage, DirectFile, Source},
     log::{
@@ -15,10 +15,7 @@ use crate::{
         format::SEGMENTS_AT,
     },
     size::Size,
-    store::{
-        Shard, Store, StoreConfig, StoreError,
-        config::{Geometry, open_with},
-    },
+    store::{Shard, Store, StoreConfig, StoreError, config::Geometry, open::open_with},
     sys::span::Span,
 };
 
@@ -122,13 +119,6 @@ pub struct StoreContents {
     pub recovered: RecoveryReport,
     /// Number of objects in the file that recovery found, over all cores.
     pub objects: u64,
-}
-
-/// One core's part of the objects in the file.
-#[derive(Debug)]
-pub struct Tier {
-    pub(super) tier: Box<FileTier>,
-    pub(super) epoch: u64,
 }
 
 /// An open file-backed store.

@@ -26,7 +26,9 @@ pub(super) const PART: Kind = Kind(2);
 pub const PART_BODY_BYTES_MAX: usize = 480 << 10;
 /// Divisor for the maximum size of an object relative to the file, so that an object requested once does not
 /// displace all others.
-pub(super) const FILE_SHARE: u64 = 2;
+const FILE_SHARE: u64 = 2;
+/// Minimum number of objects in parts for a sweep that removes objects with lost lists.
+pub(super) const SWEEP_AT_MIN: usize = 64;
 
 const PART_MAGIC: u32 = u32::from_le_bytes(*b"NTp2");
 const LIST_MAGIC: u32 = u32::from_le_bytes(*b"NTl2");
@@ -34,6 +36,11 @@ const LIST_MAGIC: u32 = u32::from_le_bytes(*b"NTl2");
 pub(super) const PART_HEADER_BYTES: usize = 32;
 const LIST_HEADER_BYTES: usize = 40;
 const PLACE_BYTES: usize = 8;
+
+/// Returns the maximum body length of an object on this reader's file.
+pub(super) fn body_bytes_max(reader: &Reader) -> u64 {
+    reader.usage().capacity_bytes / FILE_SHARE
+}
 
 /// Returns the mark that links an object to its parts in their tags, derived from the object's sequence
 /// number; never zero.
@@ -250,13 +257,6 @@ impl PartsWriter {
 impl Drop for PartsWriter {
     fn drop(&mut self) {
         self.list.records().for_each(|part| part.died(&self.reader));
-    }
-}
-
-impl FileRecord {
-    /// Reports to the log that this record is dead.
-    pub(super) fn died(self, reader: &Reader) {
-        reader.died(self.location, self.payload_bytes as usize);
     }
 }
 

@@ -2,8 +2,12 @@
 
 use tokio::sync::oneshot;
 
-use super::{lifetimes::Tickets, warming::PurgeTickets};
-use crate::{log::DurabilityError, store::shard::Shard};
+use super::lifetimes::Tickets;
+use crate::log::DurabilityError;
+
+/// Tickets that a purge waits for if it was made before the file was read; an error if the log refused the
+/// deletion.
+pub(super) type PurgeTickets = Result<Tickets, ()>;
 
 /// Condition that must hold before a deletion may be acknowledged.
 #[derive(Debug)]
@@ -22,6 +26,16 @@ impl Promise {
     /// Returns whether the deletion can be acknowledged without waiting.
     pub fn is_void(&self) -> bool {
         matches!(self.0, Wait::Nothing)
+    }
+
+    /// Creates the promise of a deletion in the file; `written` is `None` if there is no file.
+    pub(super) fn of_file(written: Option<PurgeTickets>) -> Self {
+        Self(match written {
+            None => Wait::Nothing,
+            Some(Ok(tickets)) if tickets.is_empty() => Wait::Nothing,
+            Some(Ok(tickets)) => Wait::Disk(tickets),
+            Some(Err(())) => Wait::InVain,
+        })
     }
 
     pub(super) fn refused() -> Self {
@@ -54,25 +68,5 @@ impl Promise {
             progress.written(ticket).await?;
         }
         Ok(())
-    }
-}
-
-impl Shard {
-    /// Returns the promise to await before a removal is acknowledged, and requests that the deletion is
-    /// written now. While the file is being read at startup, the promise first waits for the end of reading.
-    pub fn promise(&mut self) -> Promise {
-        let warming = match &mut self.file {
-            None => &mut self.warming,
-            Some(file) => &mut file.catching_up,
-        };
-        if let Some(warming) = warming {
-            return warming.promise();
-        }
-        Promise(match self.file.as_ref().map(|file| file.written()) {
-            None => Wait::Nothing,
-            Some(Ok(tickets)) if tickets.is_empty() => Wait::Nothing,
-            Some(Ok(tickets)) => Wait::Disk(tickets),
-            Some(Err(())) => Wait::InVain,
-        })
     }
 }

@@ -10,106 +10,17 @@
 //!          warm: waiting purges are answered
 //! ```
 //! The file's older records therefore do not undo any change made meanwhile: until its hash has been
-//! processed, a touched object is not found in the file. *Core:* the shard's owner. *Bounds:* [`TOUCHED_MAX`]
-//! hashes, beyond which no new object is stored (drops may take as many again); [`PURGES_WAITING_MAX`] purges
-//! that wait to be acknowledged.
+//! processed, a touched object is not found in the file. *Core:* the shard's owner. *Bounds:* those of
+//! `warmup_changes.rs`.
 
-use std::collections::HashSet;
-
-use tokio::sync::oneshot;
-
-use super::{FileTier, Promise, SEQUENCE_BITS, lifetimes::Tickets};
+use super::{FileTier, SEQUENCE_BITS, WarmupChanges, promise::PurgeTickets};
 use crate::{
     log::AppendRefusal,
     store::{Hash, Shard},
 };
 
-/// Maximum number of hashes noted for objects that are stored while the file is being read; including dropped
-/// objects, twice as many. At most 32 bytes each.
-const TOUCHED_MAX: usize = 1 << 20;
-/// Maximum number of a shard's purges that wait for its file to be read.
-const PURGES_WAITING_MAX: usize = 4096;
 /// Number of hashes of changed objects that one step processes.
 const HASHES_A_STEP: usize = 256;
-
-/// Tickets that a purge waits for if it was made before the file was read; an error if the log refused the
-/// deletion.
-pub(super) type PurgeTickets = Result<Tickets, ()>;
-
-/// Changes in a shard while the contents of its file are unknown.
-#[derive(Debug)]
-pub(in crate::store) struct WarmupChanges {
-    /// Hashes of changed objects, in order. Hashes that were processed out of order are still here; `set`
-    /// tells which remain.
-    order: Vec<u64>,
-    set: HashSet<u64>,
-    waiting: Vec<oneshot::Sender<PurgeTickets>>,
-    /// True once a dropped object could not be noted for lack of room: from then on, no purge is promised to
-    /// be durable.
-    is_overrun: bool,
-}
-
-impl WarmupChanges {
-    fn new() -> Self {
-        // The capacity is reserved from the start, so that no insert waits for a table to grow; unused pages
-        // of it are not resident.
-        Self {
-            order: Vec::new(),
-            set: HashSet::with_capacity(TOUCHED_MAX),
-            waiting: Vec::new(),
-            is_overrun: false,
-        }
-    }
-
-    /// Notes that an object was stored or dropped; `false` if there is no room for another hash.
-    pub(super) fn touch(&mut self, hash: u64) -> bool {
-        if self.set.contains(&hash) {
-            return true;
-        }
-        if self.set.len() >= 2 * TOUCHED_MAX {
-            self.is_overrun = true;
-            return false;
-        }
-        self.set.insert(hash);
-        self.order.push(hash);
-        true
-    }
-
-    /// Returns whether the object was changed while the file was read, so that its record in the file is
-    /// outdated.
-    pub(super) fn is_touched(&self, hash: u64) -> bool {
-        self.set.contains(&hash)
-    }
-
-    /// Removes the hash of an object whose outdated record in the file has been replaced or deleted.
-    pub(super) fn settle(&mut self, hash: u64) {
-        self.set.remove(&hash);
-    }
-
-    /// Returns whether no change remains to be written and no purge is waiting.
-    pub(super) fn is_idle(&self) -> bool {
-        self.set.is_empty() && self.waiting.is_empty()
-    }
-
-    /// Returns the hashes of changed objects that have not been processed.
-    pub(super) fn left(self) -> impl Iterator<Item = u64> {
-        self.set.into_iter()
-    }
-
-    /// Returns whether there is no room to note another stored object.
-    fn is_full(&self, hash: u64) -> bool {
-        self.set.len() >= TOUCHED_MAX && !self.set.contains(&hash)
-    }
-
-    pub(super) fn promise(&mut self) -> Promise {
-        if self.is_overrun || self.waiting.len() >= PURGES_WAITING_MAX {
-            return Promise::refused();
-        }
-        let (sender, receiver) = oneshot::channel();
-        self.waiting.push(sender);
-        Promise::after(receiver)
-    }
-}
 
 impl Shard {
     /// Lets the shard work before the contents of its file are known. The sequence numbers of stored objects
