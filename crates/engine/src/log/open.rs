@@ -10,17 +10,20 @@ use std::{
 use tokio::sync::Notify;
 
 use super::{
-    Log, LogState, REAPER_CLASS,
+    LogState, REAPER_CLASS,
+    bell::Bell,
     buffers::Buffers,
+    contents::FoundRecord,
     file::{Disk, FileDisk, FileOptions, OpenError, new_header},
     format::{Header, SEGMENTS_AT},
-    helpers::{Bell, Helpers},
+    helpers::Helpers,
     lives,
     progress::Progress,
+    read::Reader,
     reap::Reaper,
-    recover::{FoundRecord, RecoveryReport, recover},
+    recover::{RecoveryReport, recover},
     table::Table,
-    usage::Count,
+    usage::{Count, LogUsage},
     writer::Writer,
 };
 
@@ -77,6 +80,15 @@ impl Default for Options {
             keep_free: 0,
         }
     }
+}
+
+/// An open log. Dropping it writes out all appended records, makes them durable and closes the file. The
+/// writers should be dropped first, because later appends are lost.
+#[derive(Debug)]
+pub struct Log {
+    shared: Arc<LogState>,
+    helpers: Helpers,
+    epoch: u64,
 }
 
 /// A log that is being opened: its file is locked, but its records are not known yet.
@@ -228,6 +240,31 @@ impl Log {
     /// Returns an [`OpenError`] if the file cannot be opened or created, or is refused.
     pub fn open(path: &Path, options: Options) -> Result<LogRecovery, OpenError> {
         LogRecovery::file(path, options)
+    }
+
+    /// Returns a writer for one thread. There are [`Options::writers`] of them, and each may be taken once.
+    ///
+    /// # Panics
+    /// Panics if there is no writer with that number.
+    pub fn writer(&self, number: usize, class: u8) -> Writer {
+        assert!(number < self.shared.reaper(), "writer {number} of {}", self.shared.reaper());
+        assert!(class != REAPER_CLASS, "class {class} is the log's own");
+        Writer::for_owner(Arc::clone(&self.shared), number, class)
+    }
+
+    /// Returns a handle for reading and for reporting dead records; usable on any thread.
+    pub fn reader(&self) -> Reader {
+        Reader::new(Arc::clone(&self.shared))
+    }
+
+    /// Returns a number that is greater than at any earlier start, by at least a thousand.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Returns current amounts and counters. Reads counters only; may be called on any thread.
+    pub fn usage(&self) -> LogUsage {
+        LogUsage::of(&self.shared)
     }
 
     /// Runs one step of the helpers; only after [`LogRecovery::recover_stepped`].

@@ -16,14 +16,32 @@ use std::{
 };
 
 use super::{
-    LogState, Reader, SealedSegment,
-    format::{
-        CHUNK_BYTES, ENTRY_BYTES, FOOTER_BYTES, Footer, Kind, Location, RECORD_HEADER_BYTES, RecordHeader,
-        SEGMENT_HEADER_BYTES, SegmentHeader, SegmentStart, TableEntry, chunks, record_bytes,
-    },
-    recover::FoundRecord,
+    LogState, REAPER_CLASS,
+    contents::{FoundRecord, TableFault, read_table},
+    format::{CHUNK_BYTES, Kind, Location, RECORD_HEADER_BYTES, RecordHeader, chunks, record_bytes},
     table::{NO_BUFFER, SegmentState},
+    usage::{LogUsage, SAID},
 };
+use crate::meter::{Family, Source};
+
+/// Reader of records by their location. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Reader {
+    shared: Arc<LogState>,
+}
+
+/// A segment that is completely written to the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SealedSegment {
+    /// Number of the segment.
+    pub segment: u32,
+    /// Class of the segment's writer.
+    pub class: u8,
+    /// Life: the number of this use of the segment; later uses have larger numbers.
+    pub life: u64,
+    /// Bytes of live records.
+    pub live_bytes: u64,
+}
 
 /// A complete record whose checksums have been verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,6 +105,71 @@ impl Drop for Pin {
 }
 
 impl Reader {
+    pub(super) fn new(shared: Arc<LogState>) -> Self {
+        Self { shared }
+    }
+
+    /// Reports that the record at `location`, with `payload_bytes` of payload, is dead. The owner reports
+    /// this once: after it has appended the record that ends it
+    /// ([`NewRecord::target`](super::NewRecord::target), [`Writer::delete`](super::Writer::delete)), or if it
+    /// does not matter that the record comes back after a crash.
+    pub fn died(&self, location: Location, payload_bytes: usize) {
+        if self.shared.table.died(location, record_bytes(payload_bytes)) {
+            self.shared.reap_bell.ring();
+        }
+    }
+
+    /// Returns the completely written segments, from the oldest life to the newest, with their live bytes, so
+    /// that an owner that needs room can choose a segment to give up.
+    pub fn sealed(&self) -> Vec<SealedSegment> {
+        let table = &self.shared.table;
+        let mut sealed: Vec<SealedSegment> = (0..table.len())
+            .filter(|segment| table.segment(*segment).state() == SegmentState::Sealed)
+            .filter_map(|segment| {
+                let of = table.segment(segment);
+                let class = of.class.load(SeqCst) as u8;
+                (class != REAPER_CLASS).then(|| SealedSegment {
+                    segment,
+                    class,
+                    life: of.life.load(SeqCst),
+                    live_bytes: of.live_bytes(),
+                })
+            })
+            .collect();
+        sealed.sort_unstable_by_key(|sealed| sealed.life);
+        sealed
+    }
+
+    /// Returns the segment of a record, unless that segment has been freed.
+    #[inline]
+    pub fn segment_of(&self, location: Location) -> Option<u32> {
+        self.shared.table.living(location)
+    }
+
+    /// Waits until a buffer or a segment becomes free, counted from this call. A caller that can wait calls
+    /// this before it tries to write, awaits the future if the write is refused
+    /// ([`AppendRefusal::Busy`](super::AppendRefusal::Busy),
+    /// [`AppendRefusal::Full`](super::AppendRefusal::Full)), and then retries; another caller may still take
+    /// the space first.
+    pub fn room(&self) -> impl Future<Output = ()> + '_ {
+        self.shared.room.notified()
+    }
+
+    /// Returns the number of free segments.
+    pub fn free_segments(&self) -> usize {
+        self.shared.table.free_count()
+    }
+
+    /// Returns the size of a segment in bytes.
+    pub fn segment_bytes(&self) -> usize {
+        self.shared.table.segment_bytes
+    }
+
+    /// Returns current amounts and counters, like [`Log::usage`](super::Log::usage).
+    pub fn usage(&self) -> LogUsage {
+        LogUsage::of(&self.shared)
+    }
+
     /// Reads the record at `location`, which has a payload of `payload_bytes`. Waits for the disk unless the
     /// record is so new that it is still in memory.
     ///
@@ -295,6 +378,13 @@ impl Reader {
     }
 }
 
+impl Source for Reader {
+    fn collect(&self, families: &mut Vec<Family>) {
+        let usage = self.usage();
+        families.extend(SAID.iter().map(|figure| figure.family(&usage)));
+    }
+}
+
 /// Verifies bytes that begin with the record of `location`, at `offset` in its segment, with the file's
 /// checksum seed. Returns the header if the whole record is intact.
 pub fn verify(bytes: &[u8], seed: u32, location: Location, offset: usize) -> Option<RecordHeader> {
@@ -322,56 +412,4 @@ pub(super) fn is_whole(header: &RecordHeader, bytes: &[u8]) -> bool {
             .zip(sums.as_chunks::<4>().0)
             .all(|(chunk, sum)| crc32c::crc32c(chunk) == u32::from_le_bytes(*sum))
     })
-}
-
-/// Reasons why a segment's table of contents could not be read.
-#[derive(Debug)]
-pub(super) enum TableFault {
-    Io(io::Error),
-    Damaged,
-}
-
-/// Reads the header and the footer of a segment.
-pub(super) fn read_ends(shared: &LogState, segment: u32) -> io::Result<(SegmentStart, Option<Footer>)> {
-    let start = shared.table.start(segment);
-    let mut first = [0; SEGMENT_HEADER_BYTES];
-    shared.disk.read(start, &mut first)?;
-    let mut last = [0; FOOTER_BYTES];
-    shared.disk.read(start + (shared.table.segment_bytes - FOOTER_BYTES) as u64, &mut last)?;
-    Ok((SegmentHeader::decode(&first, shared.seed, segment), Footer::decode(&last, shared.seed, segment)))
-}
-
-/// Reads the table of contents of a sealed segment, if the segment still has this life.
-pub(super) fn read_table(shared: &LogState, segment: u32, life: u64) -> Result<Vec<TableEntry>, TableFault> {
-    let (_, footer) = read_ends(shared, segment).map_err(TableFault::Io)?;
-    let footer = footer.filter(|footer| footer.life == life).ok_or(TableFault::Damaged)?;
-    read_entries(shared, segment, &footer)
-}
-
-/// Reads the table of contents that a footer describes.
-pub(super) fn read_entries(
-    shared: &LogState,
-    segment: u32,
-    footer: &Footer,
-) -> Result<Vec<TableEntry>, TableFault> {
-    let bytes = footer.entries as usize * ENTRY_BYTES;
-    let room = shared.table.segment_bytes - SEGMENT_HEADER_BYTES - FOOTER_BYTES;
-    if bytes > room {
-        return Err(TableFault::Damaged);
-    }
-    let mut table = vec![0; bytes];
-    let end = shared.table.start(segment) + (shared.table.segment_bytes - FOOTER_BYTES) as u64;
-    shared.disk.read(end - bytes as u64, &mut table).map_err(TableFault::Io)?;
-    if crc32c::crc32c_append(shared.seed, &table) != footer.table_checksum {
-        return Err(TableFault::Damaged);
-    }
-    let (entries, _) = table.as_chunks::<ENTRY_BYTES>();
-    let entries: Vec<TableEntry> = entries.iter().rev().map(TableEntry::decode).collect();
-    // A valid checksum does not prove that this program wrote the table, so entries outside the segment are
-    // rejected.
-    let are_within = entries.iter().all(|entry| {
-        let end = entry.offset as usize + record_bytes(entry.payload_bytes as usize);
-        entry.offset as usize >= SEGMENT_HEADER_BYTES && end <= shared.table.segment_bytes - FOOTER_BYTES
-    });
-    if are_within { Ok(entries) } else { Err(TableFault::Damaged) }
 }

@@ -18,9 +18,9 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 
 use super::{
     LogState, REAPER_CLASS,
+    contents::{TableFault, read_table},
     format::{BLOCK_BYTES, Kind, Location, SEGMENT_HEADER_BYTES, SegmentHeader, VERSION, record_bytes},
     lives,
-    read::{TableFault, read_table},
     table::SegmentState,
     writer::Writer,
 };

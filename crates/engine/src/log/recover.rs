@@ -24,11 +24,12 @@ use std::{
 
 use super::{
     LogState, REAPER_CLASS,
+    contents::{FoundRecord, TableFault, read_ends, read_entries},
     format::{
         BLOCK_BYTES, ENTRY_BYTES, FOOTER_BYTES, Footer, Kind, Location, RECORD_HEADER_BYTES, RecordHeader,
         SEGMENT_HEADER_BYTES, SegmentStart, TableEntry, UNIT_BYTES, entry_at, record_bytes,
     },
-    read::{TableFault, is_whole, read_ends, read_entries},
+    read::is_whole,
     reap::Reaper,
     table::SegmentState,
 };
@@ -36,47 +37,6 @@ use crate::sys::{arena::Words, span::Span};
 
 /// Maximum number of segments that are read ahead while their records wait for the calling thread.
 const SEGMENTS_AHEAD: usize = 8;
-
-/// A record found by recovery or in a segment's table of contents.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FoundRecord {
-    /// Kind of the record.
-    pub kind: Kind,
-    /// Hash of the record's name, computed by the log's owner.
-    pub hash: u64,
-    /// Tag that the owner gave the record.
-    pub tag: u64,
-    /// Location of the record.
-    pub location: Location,
-    /// Length of the record's payload in bytes.
-    pub payload_bytes: u32,
-    /// Life number of the segment. Of two records of one writer, the one in the later life is newer; in the
-    /// same life, the one with the greater location.
-    pub life: u64,
-    /// The class of the writer.
-    pub class: u8,
-    /// Record that this one ends or claims.
-    pub target: Option<Location>,
-    /// True if a live record claims this one ([`Kind::claims`]): it belongs to that record and is not
-    /// independent.
-    pub is_claimed: bool,
-}
-
-impl FoundRecord {
-    pub(super) fn of(entry: &TableEntry, segment_start: u64, life: u64, class: u8) -> Option<Self> {
-        entry.kind.is_owners().then(|| Self {
-            kind: entry.kind,
-            hash: entry.hash,
-            tag: entry.tag,
-            location: Location::new(segment_start + u64::from(entry.offset), life),
-            payload_bytes: entry.payload_bytes,
-            life,
-            class,
-            target: entry.target,
-            is_claimed: false,
-        })
-    }
-}
 
 /// Report on a recovery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -2,9 +2,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::{LogState, Reader, SegmentState};
+use super::{LogState, SegmentState};
 use crate::meter::{
-    Family, Figure, Source,
+    Figure,
     Unit::{Bytes, None},
     counter, gauge,
 };
@@ -112,14 +112,7 @@ impl LogUsage {
     }
 }
 
-impl Source for Reader {
-    fn collect(&self, families: &mut Vec<Family>) {
-        let usage = self.usage();
-        families.extend(SAID.iter().map(|figure| figure.family(&usage)));
-    }
-}
-
-const SAID: &[Figure<LogUsage>] = &[
+pub(super) const SAID: &[Figure<LogUsage>] = &[
     gauge("store_log_capacity_bytes", "Size of the store's file: bytes of all segments.", Bytes, |usage| {
         usage.capacity_bytes
     }),
