@@ -159,7 +159,7 @@ const CIRCLES: [(&str, &[usize]); 12] = [
     ("bheap", &[3]),
     ("cache", &[4, 4]),
     ("cluster", &[6]),
-    ("engine", &[3]),
+    ("engine", &[]),
     ("feed", &[40, 4]),
     ("httpd", &[]),
     ("lab", &[4, 3, 3, 3]),

@@ -4,11 +4,12 @@ use std::{path::Path, sync::Arc};
 
 use rustls::{
     RootCertStore,
+    crypto::CryptoProvider,
     server::{WebPkiClientVerifier, danger::ClientCertVerifier},
 };
 use sha2::{Digest, Sha256};
 
-use super::{TlsError, certificates as read_certificates, provider};
+use super::pem::{TlsError, certificates as read_certificates};
 
 /// Identifier of a set of authorities: equal for the same certificates in the same order, whichever file they
 /// are in. It is part of a SHA-256, so that other certificates with the same identifier cannot be found.
@@ -58,8 +59,11 @@ impl Authorities {
 
     /// Creates the verifier of clients' certificates. Clients without a certificate are accepted unless a
     /// certificate is `required`.
-    pub(super) fn verifier(&self, required: bool) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
-        let provider = provider();
+    pub(super) fn verifier(
+        &self,
+        required: bool,
+        provider: Arc<CryptoProvider>,
+    ) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
         let builder = WebPkiClientVerifier::builder_with_provider(Arc::clone(&self.roots), provider);
         let builder = if required { builder } else { builder.allow_unauthenticated() };
         // This fails only without any authority, and a file without one has already been refused.

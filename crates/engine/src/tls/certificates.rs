@@ -27,7 +27,7 @@ use rustls::{
 };
 use x509_parser::{extensions::GeneralName, prelude::FromDer};
 
-use super::{TlsError, certificates as read_chain, wrong};
+use super::pem::{TlsError, certificates as read_chain, wrong};
 
 /// Files of one certificate: its chain, its private key, and optionally an OCSP response.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

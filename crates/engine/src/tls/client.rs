@@ -9,7 +9,10 @@ use rustls::{
 };
 pub use tokio_rustls::{TlsConnector, client::TlsStream};
 
-use super::{TlsError, certificates, provider, wrong};
+use super::{
+    pem::{TlsError, certificates, wrong},
+    provider,
+};
 
 /// Options of a TLS client: its certificate, and the authorities that it trusts.
 #[derive(Debug, Clone, Copy, Default)]

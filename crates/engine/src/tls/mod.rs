@@ -17,16 +17,16 @@ pub mod certificates;
 pub mod challenges;
 pub mod client;
 pub mod identity;
+mod pem;
 pub mod session;
 
 use std::{
-    path::{Path, PathBuf},
+    path::Path,
     sync::{Arc, LazyLock},
 };
 
 use rustls::{
     crypto::CryptoProvider,
-    pki_types::{CertificateDer, pem, pem::PemObject},
     server::{NoServerSessionStorage, ProducesTickets},
 };
 
@@ -36,48 +36,9 @@ use self::{
     challenges::Challenges,
 };
 
+pub use self::pem::TlsError;
 pub use rustls::{ServerConfig, server::ClientHello};
 pub use tokio_rustls::{Accept, TlsAcceptor, server::TlsStream as ServerStream};
-
-/// Reasons why certificates or keys cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum TlsError {
-    /// A file cannot be read.
-    #[error("cannot read {}: {why}", file.display())]
-    Unreadable {
-        /// Path of the file.
-        file: PathBuf,
-        /// Error returned by the system.
-        why: std::io::Error,
-    },
-    /// A file has unexpected content.
-    #[error("{}: {why}", file.display())]
-    Content {
-        /// Path of the file.
-        file: PathBuf,
-        /// Description of the problem.
-        why: String,
-    },
-    /// The certificate and its key do not match, or cannot be served.
-    #[error("{} with {}: {why}", certificates.display(), key.display())]
-    Pair {
-        /// File of the certificate.
-        certificates: PathBuf,
-        /// File of the key.
-        key: PathBuf,
-        /// Error that rustls reported for the pair.
-        why: rustls::Error,
-    },
-    /// The TLS library refuses the configuration.
-    #[error("{0}")]
-    Rustls(#[from] rustls::Error),
-    /// Clients must be verified, but no authority is configured.
-    #[error("client verification needs the CA certificates that sign clients' certificates")]
-    NoAuthority,
-    /// Servers must be verified, but the system has no trusted authorities.
-    #[error("the system has no CA certificates (Debian: ca-certificates); name a file with some")]
-    NobodyTrusted,
-}
 
 /// Returns the cryptography provider for TLS servers and clients (docs/decisions/040-tls-and-streams.md):
 /// AWS-LC, because it has X25519MLKEM768, the key exchange that browsers offer first.
@@ -143,7 +104,7 @@ pub fn config(
     let builder = match clients {
         None => builder.with_no_client_auth(),
         Some((authorities, is_required)) => {
-            builder.with_client_cert_verifier(authorities.verifier(is_required)?)
+            builder.with_client_cert_verifier(authorities.verifier(is_required, provider())?)
         }
     };
     let mut config = builder.with_cert_resolver(certificates);
@@ -164,27 +125,6 @@ pub fn config_for_challenges(challenges: Arc<Challenges>) -> Result<ServerConfig
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     Ok(config)
-}
-
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let none = "no certificate in it (PEM)";
-    let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    match read {
-        Ok(certificates) if certificates.is_empty() => {
-            Err(TlsError::Content { file: path.to_owned(), why: none.to_owned() })
-        }
-        Ok(certificates) => Ok(certificates),
-        Err(error) => Err(wrong(path, error, none)),
-    }
-}
-
-fn wrong(path: &Path, error: pem::Error, none: &str) -> TlsError {
-    let file = path.to_owned();
-    match error {
-        pem::Error::Io(why) => TlsError::Unreadable { file, why },
-        pem::Error::NoItemsFound => TlsError::Content { file, why: none.to_owned() },
-        other => TlsError::Content { file, why: format!("not in PEM: {other}") },
-    }
 }
 
 #[cfg(test)]
