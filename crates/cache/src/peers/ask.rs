@@ -18,8 +18,8 @@ use crate::{
     core::{Core, OfCore, with_core, with_core_of},
     counters::Counter,
     fetch::{
-        Leader,
         in_flight::{FetchRequest, Reply},
+        leader::Leader,
         revalidate::StaleObject,
     },
     origin::{

@@ -13,7 +13,7 @@ use crate::{
     body::slice::strong_tag,
     core::{SiteUpstreams, with_core, with_core_of},
     counters::Counter,
-    fetch::Leader,
+    fetch::leader::Leader,
     origin::{self, AnswerHead, OriginError, OriginRequest},
     request::{OriginNeed, Request},
 };
