@@ -9,8 +9,9 @@ use wire::http1::framing;
 use super::{
     OriginError, OriginEvent,
     begin::{Over, begin},
-    exchange::{AnswerHead, Exchange, ExchangeResult, Patience, SendResult, UpgradedConnection},
+    exchange::{AnswerHead, Exchange, ExchangeResult, UpgradedConnection},
     group::{MemberId, TriedMembers},
+    reply::{Patience, SendResult},
     shares::Client,
     upstream::Upstreams,
 };

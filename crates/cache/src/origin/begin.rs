@@ -16,11 +16,12 @@ use tokio::{sync::Semaphore, time::timeout};
 
 use super::{
     OriginError, OriginEvent,
-    exchange::{Exchange, Patience, Talk},
+    exchange::{Exchange, Talk},
     group::MemberId,
     http1, http2,
     line::Line,
     member::{Member, MemberProtocol},
+    reply::Patience,
     shares::Client,
     upstream::{Permit, StreamLeave, Upstream, Upstreams},
 };

@@ -10,7 +10,7 @@
 use std::{sync::Arc, time::Duration};
 
 use engine::{cores::clock, sys::span::Span};
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 use wire::http1::{
     framing::{Framing, RequestKind},
     head::KeptResponse,
@@ -22,89 +22,17 @@ use super::{
     group::MemberId,
     http1, http2,
     line::Line,
+    reply::{BodyRead, OriginReply, Patience, SendResult},
     request_half::{Part, RequestHalf},
     upstream::{Permit, Pools},
 };
 use crate::{config::Limits, log::transaction::Draft, peers::Peer};
-
-/// Outcome of sending a part of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum SendResult {
-    /// The part has been handed to the origin, or at least to the kernel's socket buffer.
-    Over,
-    /// The origin answered instead of reading on.
-    Answered,
-}
-
-/// Result of a read of the body.
-pub(crate) enum BodyRead {
-    /// Number of bytes that were written to the span.
-    Bytes(usize),
-    /// The body is complete.
-    End,
-}
-
-/// Time limits for the next part of an answer, and for the whole answer.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Patience {
-    pub(super) between_bytes: Duration,
-    /// Deadline for the whole exchange, and the time limit that it comes from.
-    pub(super) whole: Option<(Instant, Duration)>,
-}
-
-impl Patience {
-    /// Creates the time limits of an exchange that starts now.
-    pub(super) fn of(limits: &Limits) -> Self {
-        let within = limits.origin_request_time_max;
-        let whole = (!within.is_zero()).then(|| (Instant::now() + within, within));
-        Self { between_bytes: limits.origin_between_bytes_time_max, whole }
-    }
-
-    /// Waits for the next part within the limits.
-    pub(super) async fn wait<T>(&self, coming: impl Future<Output = T>) -> Result<T, OriginError> {
-        let Some((until, within)) = self.whole else {
-            let came = timeout(self.between_bytes, coming).await;
-            return came.map_err(|_| OriginError::BodyStalled(self.between_bytes));
-        };
-        let left = until.saturating_duration_since(Instant::now());
-        match timeout(self.between_bytes.min(left), coming).await {
-            Ok(came) => Ok(came),
-            Err(_) if left <= self.between_bytes => Err(OriginError::TooSlow(within)),
-            Err(_) => Err(OriginError::BodyStalled(self.between_bytes)),
-        }
-    }
-
-    /// Returns an error if the deadline has passed; for reads that do not have to wait.
-    fn check_time_left(&self) -> Result<(), OriginError> {
-        match self.whole {
-            Some((until, within)) if Instant::now() >= until => Err(OriginError::TooSlow(within)),
-            Some(_) | None => Ok(()),
-        }
-    }
-}
 
 /// A request under way, in either protocol.
 pub(super) enum Talk {
     Http1(http1::Talk),
     /// Boxed, so that the enum stays small.
     Http2(Box<http2::Talk>),
-}
-
-/// Reply of an origin to a request.
-pub(super) enum OriginReply {
-    /// The head of the final answer.
-    Final {
-        head: KeptResponse,
-        framing: Framing,
-        body: Body,
-        /// The half that sends the rest of the request, if the answer came before all of the request was
-        /// sent.
-        half: Option<RequestHalf>,
-    },
-    /// An interim response, ready to be forwarded; the final answer is still to come.
-    Interim(Talk, Vec<u8>),
-    /// The origin has switched to another protocol; `early` holds the bytes that came after the head.
-    Switched { line: Line, head: KeptResponse, early: Vec<u8> },
 }
 
 /// Body of an answer, in either protocol.
@@ -128,11 +56,11 @@ impl Talk {
         answered: RequestKind,
         limits: &Limits,
         deadline: Instant,
-    ) -> Result<OriginReply, OriginError> {
-        match self {
-            Self::Http1(talk) => talk.answer(answered, limits, deadline).await,
-            Self::Http2(talk) => talk.answer(answered, limits, deadline).await,
-        }
+    ) -> Result<OriginReply<Self, Body>, OriginError> {
+        Ok(match self {
+            Self::Http1(talk) => talk.answer(answered, limits, deadline).await?.map(Self::Http1, Body::Http1),
+            Self::Http2(talk) => talk.answer(answered, limits, deadline).await?.map(Self::Http2, Body::Http2),
+        })
     }
 }
 

@@ -23,8 +23,8 @@ use wire::http1::{
 use super::{
     OriginError,
     answer_head::{HeadProgress, final_head, head_limits},
-    exchange::{self, BodyRead, OriginReply, Patience, SendResult},
     line::Line,
+    reply::{BodyRead, OriginReply, Patience, SendResult},
     request_half::{Part, RequestHalf, Way, append_framed},
 };
 use crate::{config::Limits, error_page::Rule};
@@ -187,7 +187,7 @@ impl Talk {
         answered: RequestKind,
         limits: &Limits,
         deadline: Instant,
-    ) -> Result<OriginReply, OriginError> {
+    ) -> Result<OriginReply<Self, Body>, OriginError> {
         let mut buffer = std::mem::take(&mut self.received);
         // Number of bytes that were parsed without reaching the end of the head. The head is parsed again
         // only if the bytes received since may contain that end.
@@ -206,18 +206,13 @@ impl Talk {
                             reusable,
                             ended: false,
                         };
-                        return Ok(OriginReply::Final {
-                            head,
-                            framing,
-                            body: exchange::Body::Http1(body),
-                            half,
-                        });
+                        return Ok(OriginReply::Final { head, framing, body, half });
                     }
                     HeadProgress::Interim { head_bytes, told_on } => {
                         buffer.drain(..head_bytes);
                         if let Some(head) = told_on {
                             self.received = buffer;
-                            return Ok(OriginReply::Interim(exchange::Talk::Http1(self), head));
+                            return Ok(OriginReply::Interim(self, head));
                         }
                         seen = 0;
                         continue;

@@ -11,9 +11,10 @@ use wire::http1::framing::RequestKind;
 
 use super::{
     Tell,
-    exchange::{Body, BodyRead, OriginReply, Patience, Talk},
+    exchange::{Body, Talk},
     http1, http2,
     member::{Member, MemberProtocol},
+    reply::{BodyRead, OriginReply, Patience},
     upstream::Streams,
 };
 use crate::{

@@ -87,7 +87,7 @@ impl RequestHalf {
             }
             Way::Http2(content) => {
                 let mut rest = &out[*at..];
-                let handed = super::http2::poll_hand(content, &mut rest, cx);
+                let handed = poll_hand(content, &mut rest, cx);
                 *at = out.len() - rest.len();
                 if ready!(handed).is_none() {
                     return Poll::Ready(Err(OriginError::Closed));
@@ -103,6 +103,31 @@ impl RequestHalf {
         }
         Poll::Ready(Ok(end.is_some()))
     }
+}
+
+/// Passes as much content to `h2` as the windows allow; `None` if the origin takes no more.
+pub(super) fn poll_hand(
+    content: &mut SendStream<Bytes>,
+    bytes: &mut &[u8],
+    cx: &mut Context<'_>,
+) -> Poll<Option<()>> {
+    while !bytes.is_empty() {
+        content.reserve_capacity(bytes.len());
+        // `poll_capacity` reports only new capacity, not what is already there.
+        let mut room = content.capacity();
+        while room == 0 {
+            let Some(Ok(more)) = ready!(content.poll_capacity(cx)) else {
+                return Poll::Ready(None);
+            };
+            room = more;
+        }
+        let (now, rest) = bytes.split_at(room.min(bytes.len()));
+        if content.send_data(Bytes::copy_from_slice(now), false).is_err() {
+            return Poll::Ready(None);
+        }
+        *bytes = rest;
+    }
+    Poll::Ready(Some(()))
 }
 
 /// Appends a part of a body in the framing of HTTP/1.

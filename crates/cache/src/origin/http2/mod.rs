@@ -22,7 +22,7 @@ mod talk;
 
 pub(super) use connection::{Connection, Place, open};
 pub(super) use render::trailers;
-pub(super) use talk::{Body, Talk, poll_hand};
+pub(super) use talk::{Body, Talk};
 
 use h2::Reason;
 use wire::http2::error::ErrorCode;

@@ -25,8 +25,8 @@ use crate::{
     error_page::Rule,
     origin::{
         answer_head::{HeadProgress, final_head},
-        exchange::{self, BodyRead, OriginReply, Patience, SendResult},
-        request_half::{Part, RequestHalf, Way},
+        reply::{BodyRead, OriginReply, Patience, SendResult},
+        request_half::{Part, RequestHalf, Way, poll_hand},
     },
 };
 
@@ -61,31 +61,6 @@ impl OpenStream {
         self.early = Some(answer.map_err(|error| of_stream(&error)));
         Poll::Ready(())
     }
-}
-
-/// Passes as much content to `h2` as the windows allow; `None` if the origin takes no more.
-pub(in crate::origin) fn poll_hand(
-    content: &mut SendStream<Bytes>,
-    bytes: &mut &[u8],
-    cx: &mut Context<'_>,
-) -> Poll<Option<()>> {
-    while !bytes.is_empty() {
-        content.reserve_capacity(bytes.len());
-        // `poll_capacity` reports only new capacity, not what is already there.
-        let mut room = content.capacity();
-        while room == 0 {
-            let Some(Ok(more)) = ready!(content.poll_capacity(cx)) else {
-                return Poll::Ready(None);
-            };
-            room = more;
-        }
-        let (now, rest) = bytes.split_at(room.min(bytes.len()));
-        if content.send_data(Bytes::copy_from_slice(now), false).is_err() {
-            return Poll::Ready(None);
-        }
-        *bytes = rest;
-    }
-    Poll::Ready(Some(()))
 }
 
 impl Talk {
@@ -168,7 +143,7 @@ impl Talk {
         answered: RequestKind,
         limits: &Limits,
         deadline: Instant,
-    ) -> Result<OriginReply, OriginError> {
+    ) -> Result<OriginReply<Box<Self>, Box<Body>>, OriginError> {
         let mut head = Vec::with_capacity(512);
         loop {
             let Some(sent) = &mut self.sent else { return Err(OriginError::Unprocessed) };
@@ -189,7 +164,7 @@ impl Talk {
             render::answer(interim.status(), interim.headers(), answered, true, &mut head);
             match final_head(&head, answered, limits)? {
                 HeadProgress::Interim { told_on: Some(told_on), .. } => {
-                    return Ok(OriginReply::Interim(exchange::Talk::Http2(self), told_on));
+                    return Ok(OriginReply::Interim(self, told_on));
                 }
                 HeadProgress::Interim { told_on: None, .. } => {}
                 // 101 has no meaning in HTTP/2 (RFC 9113 §8.6).
@@ -234,7 +209,7 @@ impl Talk {
         if is_whole && left.is_some_and(|left| left > 0) {
             return Err(OriginError::BodyShort);
         }
-        Ok(OriginReply::Final { head, framing, body: exchange::Body::Http2(Box::new(body)), half })
+        Ok(OriginReply::Final { head, framing, body: Box::new(body), half })
     }
 }
 
