@@ -1,4 +1,5 @@
-//! The request for which a fetch begins, as the origin's side sees it: it has no body, and takes interim answers.
+//! The request for which a fetch begins, as the origin's side sees it: it has no body, and takes interim
+//! answers.
 
 use crate::{
     core::with_core,

@@ -1,4 +1,5 @@
-//! Replies of an origin, in a form that does not depend on the protocol, and the time limits of waiting for them.
+//! Replies of an origin, in a form that does not depend on the protocol, and the time limits of waiting for
+//! them.
 
 use std::time::Duration;
 

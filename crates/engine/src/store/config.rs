@@ -45,8 +45,8 @@ pub struct StoreConfig {
     /// MiB.
     pub segment_bytes: Option<u32>,
     /// Maximum body bytes of one object; `None`: an eighth of a core's share. A body that needs more extents
-    /// than the table of extents can hold is refused in any case ([`Store::object_bytes_max`](super::Store::object_bytes_max) returns the
-    /// effective bound).
+    /// than the table of extents can hold is refused in any case
+    /// ([`Store::object_bytes_max`](super::Store::object_bytes_max) returns the effective bound).
     pub object_bytes_max: Option<u64>,
     /// Number of cores; each has an equal share of the store.
     pub cores: usize,

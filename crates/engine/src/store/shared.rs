@@ -19,8 +19,8 @@ use crate::sys::{
     },
 };
 
-/// A store: segments, indexes and the epochs of the cores. Read through a [`Reader`](super::Reader), written through a
-/// [`Shard`](super::Shard).
+/// A store: segments, indexes and the epochs of the cores. Read through a [`Reader`](super::Reader), written
+/// through a [`Shard`](super::Shard).
 pub struct Store {
     pub(super) geometry: Geometry,
     /// Seed of every hash. It must stay secret: see [`Hash::seeded`].
