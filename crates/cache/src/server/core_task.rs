@@ -1,14 +1,9 @@
 //! The task of one core: it serves its listeners and answers what the other cores and the server send.
 
-use std::sync::atomic::AtomicUsize;
-use std::{
-    io,
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::{io, sync::Arc};
 
-use engine::cores::listener::Balance;
 use engine::cores::mesh::Sender;
+use engine::cores::service::Stage;
 use engine::journal::Scribe;
 use engine::store::Shard;
 use engine::store::Store;
@@ -64,9 +59,8 @@ pub(super) struct SharedState {
     pub(super) in_force: Arc<ActiveConfig>,
     pub(super) book: Arc<Book>,
     pub(super) store: Arc<Store>,
-    pub(super) balance: Arc<Balance>,
+    pub(super) stage: Arc<Stage>,
     pub(super) terms: Option<Arc<TlsTerms>>,
-    pub(super) ready: Arc<AtomicUsize>,
     pub(super) client_memory: ClientMemory,
     pub(super) passing: Arc<PassingBudget>,
     pub(super) among: ClusterHandle,
@@ -94,7 +88,7 @@ pub(super) async fn run_core(context: CoreContext, seed: Seed, shared: Arc<Share
         file,
         coders: Some(coders),
         sender,
-        balance: Arc::clone(&shared.balance),
+        balance: Arc::clone(&shared.stage.balance),
         counters,
         scribe,
         client_memory: &shared.client_memory,
@@ -112,27 +106,16 @@ pub(super) async fn run_core(context: CoreContext, seed: Seed, shared: Arc<Share
     let settling = completions.map(|completions| tokio::spawn(settle_reads(completions)));
     let coded = tokio::spawn(encoded_variants::settle(coded));
     let coming = coming.map(|coming| tokio::spawn(store_file::take_over(coming)));
-    shared.ready.fetch_add(1, Ordering::AcqRel);
-    context.shutdown.requested().await;
-    for accepting in accepting {
-        accepting.abort();
-        // The task has been aborted; after this await its listener is closed.
-        let _ = accepting.await;
-    }
-    shared.ready.fetch_sub(1, Ordering::AcqRel);
-    // Idle connections are closed now, busy ones after their answer. A loop runs until the last client of all
-    // loops is gone, because a client of another loop may read the answer of a fetch on this one.
-    loop {
-        let left = with_core(|core| {
+    shared.stage.serve(&context, accepting).await;
+    // Idle connections are closed now, busy ones after their answer.
+    let end_idle = || {
+        with_core(|core| {
             core.is_draining.set(true);
             core.clients.watches.borrow().end_idle();
-            shared.balance.total()
         });
-        if left == 0 {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+        true
+    };
+    shared.stage.drain(end_idle).await;
     housekeeping.abort();
     for task in [settling, coming, Some(coded)].into_iter().flatten() {
         task.abort();

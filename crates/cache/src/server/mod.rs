@@ -7,20 +7,16 @@ mod start_error;
 use std::{
     io,
     net::SocketAddr,
-    sync::{
-        Arc, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, PoisonError},
     thread,
     time::Duration,
 };
 
 use engine::{
     cores::{
-        self, Cores, CoresConfig, clock,
-        listener::Balance,
-        mesh::Mesh,
+        clock,
         run::{CoreFailure, DrainReport},
+        service::{Service, ServiceSetup},
     },
     journal::Journal,
     log::RecoveryReport,
@@ -107,17 +103,14 @@ pub enum PurgeError {
 /// A running accelerator. Dropping it stops it at once; [`Server::drain`] lets requests end first.
 pub struct Server {
     addresses: Vec<SocketAddr>,
-    registry: Arc<Registry>,
     store: Arc<Store>,
-    cores: Cores,
+    service: Service,
     /// The store's file. Dropped after the loops, so that everything the loops have appended is written.
     file: Option<OpenFile>,
     /// Threads that encode and decode content. Dropped after the loops.
     _coding: CodingPool,
     /// Channel to the cores for purges and queries from other threads.
     outside: Outside,
-    ready: Arc<AtomicUsize>,
-    loops: usize,
     book: Arc<Book>,
     head_limits: HeadLimits,
     /// Latest configuration that was given to the cores.
@@ -179,15 +172,12 @@ impl Server {
         journal: Option<&Arc<Journal>>,
         among: ClusterHandle,
     ) -> Result<Self, StartError> {
-        let processors = if config.cores.is_empty() {
-            cores::available().map_err(StartError::Prepare)?
-        } else {
-            config.cores.clone()
-        };
+        let (mut setup, rings) =
+            ServiceSetup::new(&config.cores, usize::MAX, RING_MESSAGES).map_err(StartError::Prepare)?;
+        let loops = setup.loops();
         let table = Arc::new(SiteTable::of(&config)?);
         let identity = Identity::new(&config.name)?;
         let pseudonym = pseudonym(&config.name).map_err(StartError::Prepare)?;
-        let loops = processors.len();
         let ListenerSet { of_cores, addresses, peers: peers_address, file: socket } =
             ListenerSet::new(&config, loops).map_err(StartError::Listen)?;
         let terms = tls_terms(&config, &table, &addresses)?;
@@ -200,19 +190,15 @@ impl Server {
         };
         let book = Arc::new(book);
         let counters = CounterSet::<Counter>::new(loops);
-        let mesh = Mesh::new(loops, 1, RING_MESSAGES).map_err(StartError::Prepare)?;
-        let mut registry = Registry::new();
+        let registry = &mut setup.registry;
         registry.register(counters.clone());
         registry.register(Arc::clone(&store) as _);
-        registry.register(mesh.counters());
         if let Some(file) = &file {
-            file.register(&mut registry);
+            file.register(registry);
         }
-        let mut endpoints = mesh.into_endpoints();
-        let Some(outside) = endpoints.pop() else { unreachable!("there is one endpoint for the outside") };
         let (coding, coders) = CodingPool::start(&config.compress, loops, config.client_budget.as_ref())
             .map_err(StartError::Prepare)?;
-        let seeds = of_cores.into_iter().zip(shards).zip(reads).zip(endpoints).zip(coders).enumerate();
+        let seeds = of_cores.into_iter().zip(shards).zip(reads).zip(rings.endpoints).zip(coders).enumerate();
         let seeds = seeds
             .map(|(index, ((((listeners, shard), file), endpoint), coding))| {
                 let (sender, receiver) = endpoint.split();
@@ -222,7 +208,6 @@ impl Server {
             })
             .collect();
         let authorities = terms.as_ref().map_or_else(Box::default, |terms| terms.authorities());
-        let ready = Arc::new(AtomicUsize::new(0));
         let head_limits = http1::head_limits(&config);
         let name_counters = CounterSet::<NameCounter>::new(1);
         registry.register(name_counters.clone());
@@ -236,9 +221,8 @@ impl Server {
         let servers = Arc::new(Servers::of(Arc::clone(&in_force.sites)));
         registry.register(Arc::clone(&servers) as _);
         let shared = Arc::new(SharedState {
-            balance: Balance::new(loops),
+            stage: Arc::clone(&setup.stage),
             store: Arc::clone(&store),
-            ready: Arc::clone(&ready),
             terms: terms.clone(),
             identity,
             pseudonym,
@@ -249,21 +233,15 @@ impl Server {
             among,
             peers: peers.clone(),
         });
-        let cores_config = CoresConfig { cores: processors, name: "cache", ..CoresConfig::default() };
-        let started = Cores::start_each(cores_config, seeds, move |context, seed| {
-            run_core(context, seed, Arc::clone(&shared))
-        })?;
-        registry.register(started.lateness());
+        let service =
+            setup.start("cache", seeds, move |context, seed| run_core(context, seed, Arc::clone(&shared)))?;
         Ok(Self {
             addresses,
-            registry: Arc::new(registry),
             store,
-            cores: started,
+            service,
             file,
             _coding: coding,
-            outside: Outside::new(outside.split().0),
-            ready,
-            loops,
+            outside: Outside::new(rings.outside),
             book,
             head_limits,
             in_force: Lock::new(in_force),
@@ -303,7 +281,7 @@ impl Server {
 
     /// All counters, gauges and histograms.
     pub fn registry(&self) -> Arc<Registry> {
-        Arc::clone(&self.registry)
+        self.service.registry()
     }
 
     /// Returns what the store's file held when the accelerator started; `None` without a file, or while the
@@ -314,7 +292,7 @@ impl Server {
 
     /// Returns whether every loop accepts connections.
     pub fn is_ready(&self) -> bool {
-        self.ready.load(Ordering::Acquire) == self.loops
+        self.service.is_ready()
     }
 
     fn active_config(&self) -> Arc<ActiveConfig> {
@@ -334,7 +312,8 @@ impl Server {
         let kinds = self.terms.as_ref().map(|terms| terms.prepare(&config, &table)).transpose()?;
         let authorities = kinds.as_ref().map_or_else(Box::default, Kinds::authorities);
         let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
-        let in_force = ActiveConfig::new(config, table, &authorities, self.loops, Some(&before), &mut names)?;
+        let in_force =
+            ActiveConfig::new(config, table, &authorities, self.service.loops(), Some(&before), &mut names)?;
         Ok(PreparedConfig { in_force, kinds })
     }
 
@@ -346,7 +325,7 @@ impl Server {
     pub fn activate(&self, prepared: PreparedConfig) -> Result<(), PurgeError> {
         let PreparedConfig { in_force, kinds } = prepared;
         let mut told = Vec::new();
-        for core in 0..self.loops {
+        for core in 0..self.service.loops() {
             let (done, answer) = oneshot::channel();
             let message = Message::ActiveConfig { in_force: Arc::clone(&in_force), done };
             self.outside.give(core, message).map_err(|CoreBusy| PurgeError::NoAnswer)?;
@@ -396,7 +375,7 @@ impl Server {
         let purged = self.drop_forms(key::forms(&key, &ports.seen()));
         if ports.are_more() {
             let what = What::Address(place);
-            match spread::spread_from_outside(self.loops, &self.book, what, false, &self.outside) {
+            match spread::spread_from_outside(self.service.loops(), &self.book, what, false, &self.outside) {
                 Ok(true) => {}
                 Ok(false) => return Err(PurgeError::NotWritten),
                 Err(CoreBusy) => return Err(PurgeError::NoAnswer),
@@ -465,7 +444,7 @@ impl Server {
                 What::Ban(ban.map_err(|fault| PurgeError::NotABan(fault.marked(text.as_bytes())))?)
             }
         };
-        match spread::spread_from_outside(self.loops, &self.book, what, is_soft, &self.outside) {
+        match spread::spread_from_outside(self.service.loops(), &self.book, what, is_soft, &self.outside) {
             Ok(true) => Ok(()),
             Ok(false) => Err(PurgeError::NotWritten),
             Err(CoreBusy) => Err(PurgeError::NoAnswer),
@@ -487,7 +466,7 @@ impl Server {
     /// [`ObjectsError`] if the expression is invalid, or a core did not answer.
     pub fn objects(&self, expression: Option<&str>, rows_max: usize) -> Result<Objects, ObjectsError> {
         listing::ask_from_outside(
-            self.loops,
+            self.service.loops(),
             &self.active_config().config.tags,
             &self.outside,
             expression,
@@ -503,13 +482,13 @@ impl Server {
     pub fn explain(&self, request: &RequestOf) -> Result<Explanation, ExplainError> {
         let limits = &self.head_limits;
         let table = &self.active_config().sites.table;
-        explain::ask_from_outside(&self.store, self.loops, table, limits, request, &self.outside)
+        explain::ask_from_outside(&self.store, self.service.loops(), table, limits, request, &self.outside)
     }
 
     /// Completes once a loop has ended. A loop ends by itself only when it fails; [`Server::drain`] then
     /// returns the reason.
     pub fn ended(&self) -> impl Future<Output = ()> + Send + use<> {
-        self.cores.ended()
+        self.service.ended()
     }
 
     /// Stops accepting connections, lets requests under way end, and stops.
@@ -517,7 +496,7 @@ impl Server {
     /// # Errors
     /// [`CoreFailure`] if a loop has failed before, or fails during the drain.
     pub fn drain(mut self, at_most: Duration) -> Result<DrainReport, CoreFailure> {
-        self.cores.drain(at_most)
+        self.service.drain(at_most)
     }
 }
 

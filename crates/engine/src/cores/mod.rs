@@ -14,6 +14,7 @@
 //! - [`listener`]: one listening socket per core on one port, and handing connections over.
 //! - [`mesh`]: message batches from every core to every core over [`ring`]s; [`bell`] wakes sleepers.
 //! - [`lateness`]: how late each loop runs, and the causes that the kernel counts.
+//! - [`service`]: the skeleton of a server on these loops: its start, its readiness, its drain.
 //! - [`rounds`]: periodic tasks of a loop, which do not wake an idle loop.
 //! - [`fair`]: busy connections of one address take turns.
 //! - [`behind`]: storing answers yields to connections that are ready.
@@ -35,6 +36,7 @@ mod processors;
 pub mod ring;
 pub mod rounds;
 pub mod run;
+pub mod service;
 pub mod steady_clock;
 pub mod watch;
 

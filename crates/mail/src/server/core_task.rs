@@ -4,14 +4,11 @@ use std::{
     io,
     net::SocketAddr,
     rc::Rc,
-    sync::{
-        Arc, Weak,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, Weak},
     time::Duration,
 };
 
-use engine::cores::{CoreContext, clock, mesh::Receiver};
+use engine::cores::{CoreContext, clock, mesh::Receiver, service::Stage};
 use tokio::net::TcpStream;
 
 use super::{ACCEPT_PAUSE, EXPIRY_LOOK_MAX, FORGOTTEN_A_ROUND, SEGMENTS_AHEAD, Seed, TELL_EVERY};
@@ -29,7 +26,7 @@ pub(super) async fn run_core(
     context: CoreContext,
     seed: Seed,
     shared: Weak<SharedState>,
-    ready: Arc<AtomicUsize>,
+    stage: Arc<Stage>,
 ) -> io::Result<()> {
     // The server was dropped before its loops began.
     let Some(shared) = shared.upgrade() else { return Ok(()) };
@@ -49,20 +46,14 @@ pub(super) async fn run_core(
         let listener = tokio::net::TcpListener::from_std(listener)?;
         accepting.push(tokio::task::spawn_local(accept(Rc::clone(&core), listener, kind)));
     }
-    ready.fetch_add(1, Ordering::AcqRel);
-    context.shutdown.requested().await;
-    accepting.iter().for_each(tokio::task::JoinHandle::abort);
-    ready.fetch_sub(1, Ordering::AcqRel);
+    stage.serve(&context, accepting).await;
     core.is_draining.set(true);
-    // Mails of other cores' sessions may still arrive for inboxes here: a loop runs until the last session of
-    // all cores has ended.
-    loop {
+    // Mails of other cores' sessions may still arrive for inboxes here.
+    let end_idle = || {
         core.clients.watches.borrow().end_idle();
-        if core.shared.balance.total() == 0 && core.rings.backlog.borrow().is_empty() {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+        core.rings.backlog.borrow().is_empty()
+    };
+    stage.drain(end_idle).await;
     beside.iter().for_each(tokio::task::JoinHandle::abort);
     Ok(())
 }

@@ -6,20 +6,18 @@ mod core_task;
 use std::{
     io,
     net::{SocketAddr, TcpListener},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
-    },
+    sync::{Arc, atomic::AtomicU64},
     thread,
     time::Duration,
 };
 
 use engine::{
     cores::{
-        self, Cores, CoresConfig, clock,
-        listener::{Balance, bind_all},
-        mesh::{Mesh, Receiver, Sender},
+        self, clock,
+        listener::bind_all,
+        mesh::{Receiver, Sender},
         run::{CoreFailure, DrainReport},
+        service::{Service, ServiceSetup},
     },
     journal::{Journal, Scribe},
     log::{Disk, Header, Log, Writer},
@@ -113,11 +111,8 @@ pub enum StartError {
 /// received complete.
 pub struct Server {
     addresses: Addresses,
-    registry: Arc<Registry>,
     mailstore: Mailstore,
-    cores: Cores,
-    ready: Arc<AtomicUsize>,
-    loops: usize,
+    service: Service,
     recovered_mails: usize,
     teller: Option<thread::JoinHandle<()>>,
     stop_telling: Arc<Notify>,
@@ -188,26 +183,17 @@ impl Server {
         journal: Option<&Arc<Journal>>,
     ) -> Result<Self, StartError> {
         check(&config)?;
-        let processors = if config.cores.is_empty() {
-            cores::available().map_err(StartError::Prepare)?
-        } else {
-            config.cores.clone()
-        };
-        let loops = processors.len();
+        let (mut setup, rings) =
+            ServiceSetup::new(&config.cores, CORES_MAX, RING_MESSAGES).map_err(StartError::Prepare)?;
+        let loops = setup.loops();
         if loops > CORES_MAX {
             return Err(StartError::TooManyCores(loops));
         }
         let tls = config.tls.as_ref().map(|shown| tls::acceptor(shown, &[], None)).transpose()?;
         let (addresses, mut listeners) = bind(&config, loops)?;
         let recovered = recovery::recover(&config, on, loops, clock::unix_ms())?;
-        let mesh = Mesh::new(loops, 1, RING_MESSAGES).map_err(StartError::Prepare)?;
         let counters = CounterSet::<Counter>::new(loops + 1);
-        let mut registry = Registry::new();
-        registry.register(counters.clone());
-        registry.register(mesh.counters());
-        let mut endpoints = mesh.into_endpoints();
-        let Some(outside) = endpoints.pop() else { unreachable!("there is one endpoint for the outside") };
-        let (outside_sender, outside_receiver) = outside.split();
+        setup.registry.register(counters.clone());
         let (log, header) = (recovered.log, recovered.header);
         let seed = random::number().map_err(StartError::Prepare)?;
         let shared = Arc::new(SharedState {
@@ -216,13 +202,13 @@ impl Server {
             parts_bytes: AtomicU64::default(),
             peers: PeerLimits::new(&config.rates, config.limits.address_connections_max(), seed),
             reader: log.reader(),
-            balance: Balance::new(loops),
+            balance: Arc::clone(&setup.stage.balance),
             listening: Arc::default(),
             events: broadcast::Sender::new(EVENTS_BEHIND_MAX),
             tls,
             config,
         });
-        let seeds = recovered.cores.into_iter().zip(recovered.writers).zip(endpoints).enumerate();
+        let seeds = recovered.cores.into_iter().zip(recovered.writers).zip(rings.endpoints).enumerate();
         let seeds = seeds
             .map(|(number, (((index, letters, notes), writer), endpoint))| {
                 let (sender, receiver) = endpoint.split();
@@ -243,26 +229,19 @@ impl Server {
                 }
             })
             .collect();
-        let ready = Arc::new(AtomicUsize::new(0));
-        let mailstore =
-            Mailstore::new(&shared, loops, outside_sender, Arc::clone(&counters), recovered.noted);
+        let mailstore = Mailstore::new(&shared, loops, rings.outside, Arc::clone(&counters), recovered.noted);
         let stop_telling = Arc::new(Notify::new());
-        let teller = spawn_event_thread(outside_receiver, Arc::clone(&shared), Arc::clone(&stop_telling))
+        let teller = spawn_event_thread(rings.to_outside, Arc::clone(&shared), Arc::clone(&stop_telling))
             .map_err(StartError::Prepare)?;
-        let cores_config = CoresConfig { cores: processors, name: "mail", ..CoresConfig::default() };
-        let on_core = (Arc::downgrade(&shared), Arc::clone(&ready));
-        let started = Cores::start_each(cores_config, seeds, move |context, seed| {
-            let (shared, ready) = on_core.clone();
-            run_core(context, seed, shared, ready)
+        let on_core = (Arc::downgrade(&shared), Arc::clone(&setup.stage));
+        let service = setup.start("mail", seeds, move |context, seed| {
+            let (shared, stage) = on_core.clone();
+            run_core(context, seed, shared, stage)
         })?;
-        registry.register(started.lateness());
         Ok(Self {
             addresses,
-            registry: Arc::new(registry),
             mailstore,
-            cores: started,
-            ready,
-            loops,
+            service,
             recovered_mails: recovered.mails,
             teller: Some(teller),
             stop_telling,
@@ -287,7 +266,7 @@ impl Server {
     /// Returns all counters, gauges and histograms.
     #[must_use]
     pub fn registry(&self) -> Arc<Registry> {
-        Arc::clone(&self.registry)
+        self.service.registry()
     }
 
     /// Returns the usage of the store's log.
@@ -311,19 +290,20 @@ impl Server {
     /// Returns whether every loop accepts connections.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        self.ready.load(Ordering::Acquire) == self.loops
+        self.service.is_ready()
     }
 
     /// Replaces the ban lists, effective from the next command on. Returns whether every core was notified.
     pub fn set_lists(&self, lists: Lists) -> bool {
         let lists = Arc::new(lists);
-        (0..self.loops).all(|core| self.mailstore.send_to_core(core, Message::Lists(Arc::clone(&lists))))
+        (0..self.service.loops())
+            .all(|core| self.mailstore.send_to_core(core, Message::Lists(Arc::clone(&lists))))
     }
 
     /// Returns a future that completes once a loop has ended, which only happens when it fails.
     /// [`Server::drain`] then reports the cause.
     pub fn ended(&self) -> impl Future<Output = ()> + Send + use<> {
-        self.cores.ended()
+        self.service.ended()
     }
 
     /// Stops accepting connections, lets mails being received complete, writes everything out and stops.
@@ -332,7 +312,7 @@ impl Server {
     /// # Errors
     /// Returns a [`CoreFailure`] if a loop has failed, or fails during the drain.
     pub fn drain(mut self, at_most: Duration) -> Result<DrainReport, CoreFailure> {
-        let drained = self.cores.drain(at_most)?;
+        let drained = self.service.drain(at_most)?;
         self.mailstore.stop();
         Ok(drained)
     }
