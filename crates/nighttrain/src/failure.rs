@@ -1,6 +1,6 @@
 //! Failure of a command: its message, and its exit code.
 
-use std::{fmt, process::ExitCode};
+use std::{fmt, io, process::ExitCode};
 
 /// Reason why a command failed, with a message that says what to do.
 #[derive(Debug)]
@@ -49,6 +49,16 @@ impl Failure {
             Self::As(code, _) => *code,
         })
     }
+}
+
+/// Returns the failure for a setting with a wrong value.
+pub(crate) fn fault(key: &str, message: String) -> Failure {
+    Failure::Configuration(vec![Fault { place: key.to_owned(), message }])
+}
+
+/// Returns a function that turns a system error into a failure.
+pub(crate) fn failed(what: &'static str) -> impl Fn(io::Error) -> Failure {
+    move |error| Failure::Failed(format!("{what}: {error}"))
 }
 
 impl fmt::Display for Failure {

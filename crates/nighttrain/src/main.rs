@@ -15,6 +15,7 @@
 mod admin;
 mod check;
 mod cli;
+mod console;
 mod failure;
 mod log;
 mod machine;
@@ -22,12 +23,13 @@ mod services;
 mod settings;
 mod tools;
 
-use std::{io::Write, process::ExitCode};
+use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 
 use crate::{
     cli::{Cli, ConfigFile, Task},
+    console::{print, print_to_stderr},
     failure::Failure,
     settings::precedence::{ActiveSettings, Flags},
 };
@@ -37,8 +39,7 @@ fn main() -> ExitCode {
     match perform(Cli::parse().command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            // An error is ignored: if stderr is gone, the exit code still reports the failure.
-            _ = writeln!(std::io::stderr(), "{failure}");
+            print_to_stderr(&failure);
             failure.exit_code()
         }
     }
@@ -123,14 +124,4 @@ fn perform(task: Task) -> Result<(), Failure> {
 fn configured(file: &ConfigFile, flags: &Flags) -> Result<ActiveSettings, Failure> {
     crate::settings::precedence::in_force(file.path().as_deref(), |name| std::env::var_os(name), flags)
         .map_err(Failure::Configuration)
-}
-
-/// Writes to stdout. A reader that has gone away, such as `head`, is not an error.
-fn print(text: &str) -> Result<(), Failure> {
-    match std::io::stdout().lock().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(Failure::Failed(format!("cannot write to stdout: {error}")))
-        }
-        _ => Ok(()),
-    }
 }

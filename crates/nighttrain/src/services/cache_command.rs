@@ -7,12 +7,12 @@ use engine::journal::Journal;
 
 use crate::{
     cli::CacheTask,
-    failure::Failure,
+    failure::{Failure, failed},
     machine::ServerSet,
     services::{
         accelerator::{Accelerator, OriginChoice, Purger},
         certificates::Certificates,
-        operation::{ConfigSources, RunningCommand, failed},
+        operation::{ConfigSources, RunningCommand},
         shell::{self, Service, ServiceSet},
     },
     settings::Settings,

@@ -17,10 +17,11 @@ use feed::{Config, Looker, NoAnswer, Server, StartError, monitor};
 use crate::{
     admin::{OperatorView, Port},
     cli::FeedTask,
-    failure::{Failure, Fault},
+    console::print_to_stderr,
+    failure::{Failure, Fault, failed, fault},
     machine::ServerSet,
     services::{
-        operation::{ConfigSources, RunningCommand, admin_by_default, failed, fault},
+        operation::{ConfigSources, RunningCommand, admin_by_default},
         shell::{self, ConfigApply, ServerHandle, Service, ServiceSet, StopMessages},
     },
     settings::{
@@ -74,17 +75,11 @@ pub(crate) fn join_nats_config_and_warn(in_force: &mut ActiveSettings) -> Result
     let path = in_force.settings.feed.nats_config.clone().unwrap_or_default();
     let passed_over: Vec<String> = join_nats_config(in_force)?.iter().map(ToString::to_string).collect();
     if !passed_over.is_empty() {
-        // Written to stderr because the log has not started yet, and so that no log filter hides it.
-        _ = std::io::Write::write_fmt(
-            &mut std::io::stderr(),
-            format_args!("nighttrain: {}: ignored: {}\n", path.display(), passed_over.join(", ")),
-        );
+        let ignored = passed_over.join(", ");
+        print_to_stderr(&format_args!("nighttrain: {}: ignored: {ignored}", path.display()));
     }
     if let Some(word) = word_on_origins(in_force) {
-        _ = std::io::Write::write_fmt(
-            &mut std::io::stderr(),
-            format_args!("nighttrain: {}: {word}\n", path.display()),
-        );
+        print_to_stderr(&format_args!("nighttrain: {}: {word}", path.display()));
     }
     Ok(())
 }

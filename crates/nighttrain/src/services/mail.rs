@@ -31,10 +31,10 @@ use mail::{
 use crate::{
     admin::OperatorView,
     cli::MailTask,
-    failure::{Failure, Fault},
+    failure::{Failure, Fault, failed},
     machine::ServerSet,
     services::{
-        operation::{ConfigSources, RunningCommand, admin_by_default, failed},
+        operation::{ConfigSources, RunningCommand, admin_by_default},
         shell::{self, ConfigApply, ServerHandle, Service, ServiceSet, StopMessages},
     },
     settings::{

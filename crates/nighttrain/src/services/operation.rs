@@ -12,7 +12,6 @@
 //! ```
 
 use std::{
-    io,
     net::SocketAddr,
     path::{Path, PathBuf},
 };
@@ -27,7 +26,7 @@ use tokio::{
 
 use crate::{
     admin::{self, Access, Token},
-    failure::{Failure, Fault},
+    failure::{Failure, Fault, failed, fault},
     log::{self, FilterHandle},
     machine::{self, ServerSet},
     settings::{
@@ -248,16 +247,6 @@ impl RunningCommand {
             }
         }
     }
-}
-
-/// Returns the failure for a setting with a wrong value.
-pub(crate) fn fault(key: &str, message: String) -> Failure {
-    Failure::Configuration(vec![Fault { place: key.to_owned(), message }])
-}
-
-/// Returns a function that turns a system error into a failure.
-pub(crate) fn failed(what: &'static str) -> impl Fn(io::Error) -> Failure {
-    move |error| Failure::Failed(format!("{what}: {error}"))
 }
 
 fn token_of(settings: &Settings) -> Result<Option<watch::Sender<Token>>, Failure> {

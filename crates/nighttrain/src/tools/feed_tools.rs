@@ -1,7 +1,7 @@
 //! `nighttrain feed pub`, `sub` and `bench`: clients for any NATS server.
 
 use std::{
-    io::{self, IsTerminal, Read, Write},
+    io::{self, IsTerminal, Read},
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
 };
@@ -12,8 +12,8 @@ use serde_json::json;
 use wire::nats::stamp::SIZE_MIN;
 
 use crate::{
+    console::{print, print_at_once},
     failure::Failure,
-    print,
     tools::{
         lab,
         nats::{
@@ -210,11 +210,9 @@ fn subscribe(tool: &SubTool) -> Result<(), Failure> {
                 }
             })
             .map_err(failed)?;
-        let mut stdout = io::stdout().lock();
-        match stdout.write_all(&shown).and_then(|()| stdout.flush()) {
-            // The reader of stdout, such as `head`, has closed the pipe: this is not an error.
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
-            other => other.map_err(|error| failed(format!("cannot write to stdout: {error}")))?,
+        let printed = print_at_once(&shown);
+        if !printed.map_err(|error| failed(format!("cannot write to stdout: {error}")))? {
+            return Ok(());
         }
         shown.clear();
     }

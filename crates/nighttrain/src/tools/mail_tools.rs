@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use engine::cores::clock;
 use mail::{samples, sendmail};
 
-use crate::{failure::Failure, print};
+use crate::{console::print, failure::Failure};
 
 /// A command of the mail tools.
 #[derive(Debug, Subcommand)]

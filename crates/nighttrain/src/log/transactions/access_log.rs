@@ -29,8 +29,7 @@ use wire::transaction::{
 
 use super::files::{LineFile, WAITING_BYTES_MAX};
 use crate::{
-    failure::{Failure, Fault},
-    services::operation::failed,
+    failure::{Failure, Fault, failed},
     settings::Settings,
 };
 

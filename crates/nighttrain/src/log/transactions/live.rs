@@ -28,7 +28,13 @@ use wire::{
 };
 
 use super::groups::{RequestGroup, RequestGroups};
-use crate::{admin::client, cli::LogTask, failure::Failure, services::operation::failed, settings::Settings};
+use crate::{
+    admin::client,
+    cli::LogTask,
+    console::print_at_once,
+    failure::{Failure, failed},
+    settings::Settings,
+};
 
 /// Pause when there is no record.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -288,15 +294,11 @@ impl Printer {
 
     /// Writes the collected output; returns false if stdout is closed.
     fn flush(&mut self) -> io::Result<bool> {
-        let mut stdout = io::stdout().lock();
-        match stdout.write_all(&self.out).and_then(|()| stdout.flush()) {
-            Ok(()) => {
-                self.out.clear();
-                Ok(!self.is_closed)
-            }
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
-            Err(error) => Err(error),
+        if !print_at_once(&self.out)? {
+            return Ok(false);
         }
+        self.out.clear();
+        Ok(!self.is_closed)
     }
 }
 

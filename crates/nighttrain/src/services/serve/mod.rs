@@ -30,7 +30,7 @@ use mail::{
 use self::announce::{Announcer, InboxUrls};
 use crate::{
     cli::ServeTask,
-    failure::{Failure, Fault},
+    failure::{Failure, Fault, failed, fault},
     machine::ServerSet,
     services::{
         accelerator::{Accelerator, OriginChoice, Purger},
@@ -38,7 +38,7 @@ use crate::{
         certificates::Certificates,
         feed::{Feed, join_nats_config_and_warn},
         mail::MailService,
-        operation::{ConfigSources, RunningCommand, failed, fault},
+        operation::{ConfigSources, RunningCommand},
         shell::{self, Service, ServiceSet},
     },
     settings::Settings,

@@ -30,13 +30,13 @@ use tokio::time::interval;
 pub(crate) use self::running::ServerHandle;
 use crate::{
     admin::{self, Access, OperatorView, Port},
-    failure::{Failure, Fault},
+    console::print,
+    failure::{Failure, Fault, failed, fault},
     log::transactions::{self, AccessLog},
-    print,
     services::{
         accelerator::Purger,
         operated::CombinedServers,
-        operation::{RunningCommand, SignalRequest, Signals, failed, fault},
+        operation::{RunningCommand, SignalRequest, Signals},
     },
     settings::{Section, Setting, Settings},
 };
