@@ -19,7 +19,7 @@ use ureq::{
 };
 
 use crate::{
-    admin::{self, explained, objects_table, origins_table},
+    admin::{Token, explained, objects_table, origins_table, read_token},
     cli::{ExplainTask, ObjectsTask, OriginsTask, PurgeTask},
     failure::{Failure, Fault},
     settings::Settings,
@@ -176,13 +176,13 @@ struct Server {
     address: SocketAddr,
     /// URL prefix of every request: the scheme, and the name or address of the server.
     base: String,
-    token: Option<admin::Token>,
+    token: Option<Token>,
 }
 
 impl Server {
     fn new(settings: &Settings) -> Result<Self, Failure> {
         let token = match &settings.admin_token_file {
-            Some(path) => Some(admin::read_token("admin-token-file", path).map_err(|message| {
+            Some(path) => Some(read_token("admin-token-file", path).map_err(|message| {
                 Failure::Configuration(vec![Fault { place: "admin-token-file".to_owned(), message }])
             })?),
             None => None,

@@ -8,11 +8,10 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
-use cache::Figure;
+use cache::{ExplainError, Explanation, Figure, RequestOf};
 use serde_json::{Value, json};
 
-use super::{Admin, error};
-use crate::services::accelerator::{ExplainError, Explanation, RequestOf};
+use super::state::{Admin, error};
 
 /// Parses the request that a query describes; `None` if the query names no URL or has unknown parameters.
 fn asked(query: Vec<(String, String)>) -> Option<RequestOf> {

@@ -10,7 +10,7 @@ use axum::{
 };
 use serde_json::json;
 
-use super::{Admin, error};
+use super::state::{Admin, error};
 
 /// Answers 200 with the process ID and the descriptors of the shared memory. The kernel decides which
 /// processes may open them.

@@ -44,7 +44,9 @@ mod page;
 pub(crate) mod peers_table;
 mod port;
 pub(crate) mod stat;
+mod state;
 pub(crate) mod top;
+mod views;
 
 use std::{sync::Arc, time::Instant};
 
@@ -57,52 +59,20 @@ use axum::{
     response::{Html, IntoResponse, Response},
     routing::{get, post},
 };
-use cache::policy::purge::TAGS_ASKED_MAX;
-use engine::{
-    journal::Journal,
-    meter::{Registry, prometheus},
-};
+use cache::{BanSeen, Invalidate, PurgeError, PurgeResult, policy::purge::TAGS_ASKED_MAX};
+use engine::{journal::Journal, meter::prometheus};
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
-use crate::{
-    admin::stat::Report,
-    services::{
-        accelerator::{BanSeen, Invalidate, PurgeError, PurgeResult, Purger},
-        certificates::CertificateStatus,
-    },
+use self::{
+    stat::Report,
+    state::{Admin, PURGES_MAX, error},
 };
-
 pub(crate) use self::{
     access::{Access, Token, read_token, read_tokens},
     port::Port,
+    views::{OperatorView, Purger},
 };
-
-/// A running server, as the admin server sees it.
-pub(crate) trait OperatorView: Send + Sync + 'static {
-    /// Returns the registry of the server's counters.
-    fn registry(&self) -> Arc<Registry>;
-
-    /// Returns whether the server accepts requests: every loop listens, and no drain has begun.
-    fn is_ready(&self) -> bool;
-
-    /// Returns the certificates that the server presents, or will present.
-    fn certificates(&self) -> Vec<CertificateStatus> {
-        Vec::new()
-    }
-}
-
-/// Maximum number of purges and queries under way at once; more are answered 503. Each runs on a thread of
-/// its own, where it may wait for a core.
-const PURGES_MAX: usize = 8;
-
-struct Admin {
-    operated: Arc<dyn OperatorView>,
-    accelerator: Option<Arc<dyn Purger>>,
-    journal: Option<Arc<Journal>>,
-    started: Instant,
-    purges: Arc<Semaphore>,
-}
 
 /// Builds the router of a server's pages; with an accelerator it includes the purge pages.
 pub(crate) fn pages(
@@ -246,35 +216,6 @@ impl PurgeQuery {
             _ => return None,
         };
         Some(Self { what, is_soft, reach })
-    }
-}
-
-fn error(status: StatusCode, message: &str) -> Response {
-    (status, Json(serde_json::json!({ "error": message }))).into_response()
-}
-
-impl Admin {
-    /// Runs a query on the accelerator on a thread that may block. At most [`PURGES_MAX`] run at once.
-    ///
-    /// # Errors
-    /// Returns the error response for the client: 503 if too many run, 404 if there is no accelerator.
-    async fn ask<T: Send + 'static>(
-        &self,
-        ask: impl FnOnce(&dyn Purger) -> T + Send + 'static,
-    ) -> Result<T, Response> {
-        let Ok(permit) = Arc::clone(&self.purges).try_acquire_owned() else {
-            let message = "too many purges and requests at once; try again";
-            return Err(error(StatusCode::SERVICE_UNAVAILABLE, message));
-        };
-        let Some(accelerator) = self.accelerator.clone() else {
-            return Err(error(StatusCode::NOT_FOUND, "no accelerator runs in this process"));
-        };
-        let asked = tokio::task::spawn_blocking(move || {
-            let answer = ask(&*accelerator);
-            drop(permit);
-            answer
-        });
-        asked.await.map_err(|_| error(StatusCode::INTERNAL_SERVER_ERROR, "internal error; see the log"))
     }
 }
 

@@ -8,11 +8,10 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
-use cache::OBJECTS_MAX;
+use cache::{OBJECTS_MAX, ObjectSeen, Objects, ObjectsError};
 use serde_json::{Value, json};
 
-use super::{Admin, error};
-use crate::services::accelerator::{ObjectSeen, Objects, ObjectsError};
+use super::state::{Admin, error};
 
 /// Number of rows in an answer if the query has no `limit`.
 const ROWS: usize = 50;

@@ -11,7 +11,7 @@ use axum::{
 use cache::{ByHand, HealthState, MemberSaid};
 use serde_json::{Value, json};
 
-use super::{Admin, error};
+use super::state::{Admin, error};
 
 /// Answers 200 with the servers, in the order of the configuration.
 pub(super) async fn origins(State(admin): State<Arc<Admin>>) -> Response {

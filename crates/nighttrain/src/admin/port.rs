@@ -7,7 +7,7 @@ use axum::Router;
 use engine::{bounded::Listener, cores::listener::bind_all, meter::Source, tls::TlsAcceptor};
 use tokio::runtime::{Builder, Runtime};
 
-use super::PURGES_MAX;
+use super::state::PURGES_MAX;
 
 /// Maximum number of connections: a scraper that leaks connections must not exhaust the process's file
 /// descriptors.

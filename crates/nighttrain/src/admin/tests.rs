@@ -2,13 +2,12 @@
 
 use std::net::SocketAddr;
 
-use cache::{ByHand, HealthState, MemberSaid};
+use cache::{
+    ByHand, ExplainError, Explanation, HealthState, MemberSaid, ObjectSeen, Objects, ObjectsError, RequestOf,
+};
 
 use super::*;
-use crate::{
-    admin::stat::tests::registry,
-    services::accelerator::{ExplainError, Explanation, ObjectSeen, Objects, ObjectsError, RequestOf},
-};
+use crate::admin::stat::tests::registry;
 
 /// Fake server that has one URL.
 struct OneUrlServer {

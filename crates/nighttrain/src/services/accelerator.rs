@@ -5,10 +5,9 @@ use std::{
     time::Duration,
 };
 
-use cache::{Authorities, ByHand, Config, MemberSaid, Origin, PeerAt, PeerSeen, Server, TlsError};
-pub(crate) use cache::{
-    BanSeen, ExplainError, Explanation, Invalidate, ObjectSeen, Objects, ObjectsError, PurgeError,
-    PurgeResult, RequestOf,
+use cache::{
+    Authorities, BanSeen, ByHand, Config, ExplainError, Explanation, Invalidate, MemberSaid, Objects,
+    ObjectsError, Origin, PeerAt, PeerSeen, PurgeError, PurgeResult, RequestOf, Server, TlsError,
 };
 use cluster::{ClusterStatus, Outcome, PurgeRequestError};
 use engine::{
@@ -17,13 +16,13 @@ use engine::{
 };
 
 use crate::{
-    admin::{OperatorView, stat::Report},
+    admin::{OperatorView, Purger, stat::Report},
     failure::{Failure, Fault},
     machine::{self, descriptors},
     services::{
         certificates::{CertificateStatus, Certificates},
         cluster_cert_store::ClusterCertStore,
-        cluster_service::ClusterService,
+        cluster_service::{ClusterMember, ClusterService},
         savings::SavingsLine,
         shell::{ConfigApply, ServerHandle, Service, StopMessages},
     },
@@ -35,62 +34,6 @@ pub(crate) type OriginChoice = Box<dyn Fn(&Settings) -> Option<Origin> + Send + 
 
 #[expect(clippy::disallowed_types, reason = "taken once in ten seconds")]
 type Lock<T> = std::sync::Mutex<T>;
-
-/// An accelerator that the admin server can purge and query. The program uses [`Accelerator`]; tests use
-/// fakes.
-pub(crate) trait Purger: Send + Sync + 'static {
-    /// Drops everything stored for the host and path of a URL, under any scheme and port. Blocks until the
-    /// cores that own the keys have answered.
-    fn purge(&self, url: &str) -> Result<PurgeResult, PurgeError>;
-
-    /// Drops the object stored under exactly this URL, and nothing under another scheme or port. Blocks until
-    /// its core has answered.
-    fn drop_url(&self, url: &str) -> Result<PurgeResult, PurgeError> {
-        self.purge(url)
-    }
-
-    /// Purges by tags, by a ban, or everything, softly if `is_soft`. Blocks until every core has applied the
-    /// purge.
-    fn invalidate(&self, what: &Invalidate, is_soft: bool) -> Result<(), PurgeError>;
-
-    /// Broadcasts a purge to the other accelerators. Blocks until the purge is published, or with
-    /// `everywhere` until every accelerator has applied it. Returns `None` without a cluster.
-    fn broadcast_purge(
-        &self,
-        _what: &Invalidate,
-        _is_soft: bool,
-        _everywhere: bool,
-    ) -> Option<Result<Outcome, PurgeRequestError>> {
-        None
-    }
-
-    /// Returns the cluster's state, and for how many more milliseconds stored objects may be served, if that
-    /// time is limited.
-    fn cluster(&self) -> Option<(ClusterStatus, Option<u64>)> {
-        None
-    }
-
-    /// Returns the accelerators among which the cache keys are divided, including this one.
-    fn peers(&self) -> Vec<PeerSeen> {
-        Vec::new()
-    }
-
-    /// Returns the active bans. Blocks until a core has answered.
-    fn bans(&self) -> Result<Vec<BanSeen>, PurgeError>;
-
-    /// Returns the objects in memory, or those that match an expression. Blocks until the cores have
-    /// answered.
-    fn objects(&self, expression: Option<&str>, rows_max: usize) -> Result<Objects, ObjectsError>;
-
-    /// Returns the state of the origins' servers.
-    fn origins(&self) -> Vec<MemberSaid>;
-
-    /// Sets an operator's override for a server; returns false if no origin has a server of that name.
-    fn set_origin(&self, server: &str, by_hand: ByHand) -> bool;
-
-    /// Explains how a request would be handled. Blocks until the core that owns its key has answered.
-    fn explain(&self, request: &RequestOf) -> Result<Explanation, ExplainError>;
-}
 
 /// The accelerator that the program runs.
 pub(crate) struct Accelerator {
@@ -153,7 +96,7 @@ impl Accelerator {
             clustered,
         });
         if let Some(clustered) = &accelerator.clustered {
-            clustered.begin(Arc::downgrade(&accelerator))?;
+            clustered.begin(Arc::<Self>::downgrade(&accelerator))?;
         }
         if let Some(certificates) = &accelerator.certificates {
             let share = accelerator.clustered.as_ref().and_then(ClusterCertStore::of);
@@ -170,14 +113,6 @@ impl Accelerator {
     /// Returns the cluster's counters.
     pub(crate) fn cluster_counters(&self) -> Option<Arc<dyn Source>> {
         self.clustered.as_ref().and_then(|clustered| clustered.counters())
-    }
-
-    /// Sets the accelerators among which the cache keys are divided from now on.
-    pub(crate) fn share_keys_with(&self, live: &[PeerAt]) {
-        let outcome = self.running.ask(|server| server.set_peers(live));
-        if let Some(Err(error)) = outcome {
-            tracing::warn!(%error, "cannot get the status of the other instances of the cluster");
-        }
     }
 
     /// Returns the addresses on which clients connect.
@@ -289,6 +224,15 @@ impl Purger for Accelerator {
 
     fn explain(&self, request: &RequestOf) -> Result<Explanation, ExplainError> {
         self.running.ask(|server| server.explain(request)).unwrap_or(Err(ExplainError::NoAnswer))
+    }
+}
+
+impl ClusterMember for Accelerator {
+    fn share_keys_with(&self, live: &[PeerAt]) {
+        let outcome = self.running.ask(|server| server.set_peers(live));
+        if let Some(Err(error)) = outcome {
+            tracing::warn!(%error, "cannot get the status of the other instances of the cluster");
+        }
     }
 }
 

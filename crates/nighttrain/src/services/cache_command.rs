@@ -6,11 +6,12 @@ use cache::config::Origin;
 use engine::journal::Journal;
 
 use crate::{
+    admin::Purger,
     cli::CacheTask,
     failure::{Failure, failed},
     machine::ServerSet,
     services::{
-        accelerator::{Accelerator, OriginChoice, Purger},
+        accelerator::{Accelerator, OriginChoice},
         certificates::Certificates,
         operation::{ConfigSources, RunningCommand},
         shell::{self, Service, ServiceSet},

@@ -21,16 +21,19 @@ use cluster::{
 use engine::meter::Source;
 use tokio::sync::oneshot;
 
-use crate::{
-    failure::Failure,
-    services::accelerator::{Accelerator, Purger},
-};
+use crate::{admin::Purger, failure::Failure};
 
 #[expect(clippy::disallowed_types, reason = "a purge's path: held for the time of a message")]
 type Lock<T> = std::sync::Mutex<T>;
 
 /// Timeout for publishing a purge that need not be complete on every accelerator.
 const TOLD_WITHIN: Duration = Duration::from_secs(5);
+
+/// An accelerator that belongs to a cluster.
+pub(crate) trait ClusterMember: Purger {
+    /// Sets the accelerators among which the cache keys are divided from now on.
+    fn share_keys_with(&self, live: &[PeerAt]);
+}
 
 /// An accelerator's membership of its cluster.
 pub(crate) struct ClusterService {
@@ -52,7 +55,7 @@ impl ClusterService {
     }
 
     /// Starts to connect to the cluster.
-    pub(crate) fn begin(&self, accelerator: Weak<Accelerator>) -> Result<(), Failure> {
+    pub(crate) fn begin(&self, accelerator: Weak<dyn ClusterMember>) -> Result<(), Failure> {
         let has_peers = !self.config.address.is_empty();
         let carrier =
             Arc::new(PurgeApplier { accelerator, membership: Arc::clone(&self.membership), has_peers });
@@ -159,7 +162,7 @@ impl PurgeBroadcast for ClusterService {
 
 /// Applies the cluster's purges to the accelerator.
 struct PurgeApplier {
-    accelerator: Weak<Accelerator>,
+    accelerator: Weak<dyn ClusterMember>,
     membership: Arc<Membership>,
     /// True if keys are shared with peers, which may still answer with objects that they have not purged yet.
     has_peers: bool,

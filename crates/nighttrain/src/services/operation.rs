@@ -25,7 +25,7 @@ use tokio::{
 };
 
 use crate::{
-    admin::{self, Access, Token},
+    admin::{Access, Token, read_token},
     failure::{Failure, Fault, failed, fault},
     log::{self, FilterHandle},
     machine::{self, ServerSet},
@@ -241,7 +241,7 @@ impl RunningCommand {
             tracing::error!("reload: cannot change the log: {error}");
         }
         if let (Some(token), Some(path)) = (&self.token, &self.at_start.settings.admin_token_file) {
-            match admin::read_token("admin-token-file", path) {
+            match read_token("admin-token-file", path) {
                 Ok(new) => _ = token.send_replace(new),
                 Err(message) => tracing::error!("reload: {message}; the old token stays in use"),
             }
@@ -252,7 +252,7 @@ impl RunningCommand {
 fn token_of(settings: &Settings) -> Result<Option<watch::Sender<Token>>, Failure> {
     let Some(path) = &settings.admin_token_file else { return Ok(None) };
     let token =
-        admin::read_token("admin-token-file", path).map_err(|message| fault("admin-token-file", message))?;
+        read_token("admin-token-file", path).map_err(|message| fault("admin-token-file", message))?;
     Ok(Some(watch::Sender::new(token)))
 }
 

@@ -33,7 +33,7 @@ use tokio::{
 };
 
 use super::subject::announcement;
-use crate::services::accelerator::Purger;
+use crate::admin::Purger;
 
 /// Maximum number of inboxes that wait for a purge.
 const PURGES_MAX: usize = 4096;

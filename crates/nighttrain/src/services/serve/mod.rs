@@ -29,11 +29,12 @@ use mail::{
 
 use self::announce::{Announcer, InboxUrls};
 use crate::{
+    admin::Purger,
     cli::ServeTask,
     failure::{Failure, Fault, failed, fault},
     machine::ServerSet,
     services::{
-        accelerator::{Accelerator, OriginChoice, Purger},
+        accelerator::{Accelerator, OriginChoice},
         cache_command::origin_at,
         certificates::Certificates,
         feed::{Feed, join_nats_config_and_warn},
@@ -91,7 +92,7 @@ fn start(settings: &Settings, journal: Option<&Arc<Journal>>, demo: bool) -> Res
     let in_front = settings.origin.is_none().then(|| reachable(post.pages()).ip());
     let web = post.show(http, mailstore.clone(), settings, in_front)?;
     if demo {
-        samples::trickle(post.addresses().smtp).map_err(failed("cannot send sample mails"))?;
+        samples::trickle(reachable(post.addresses().smtp)).map_err(failed("cannot send sample mails"))?;
     }
     let hint = match accelerator.addresses().first() {
         Some(address) if demo => format!(

@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-use super::Service;
+use super::service::Service;
 use crate::failure::Failure;
 
 /// Time that a service may take beyond its drain time: its loops are then cut off and have three seconds to
