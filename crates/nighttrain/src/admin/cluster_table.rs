@@ -3,7 +3,7 @@
 use cluster::{ClusterStatus, InstanceStatus};
 use serde_json::{Value, json};
 
-use crate::admin::{explained::plain, stat::thousands};
+use crate::admin::{explained::plain, numbers::thousands};
 
 /// Returns the cluster's status as the JSON that the admin server sends.
 pub(crate) fn said(look: &ClusterStatus, lease_left_ms: Option<u64>) -> Value {

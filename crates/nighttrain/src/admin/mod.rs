@@ -36,6 +36,7 @@ pub(crate) mod cluster_table;
 mod explain;
 pub(crate) mod explained;
 mod log;
+mod numbers;
 mod objects;
 pub(crate) mod objects_table;
 mod origins;

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::{
     admin::{
         explained::plain,
-        stat::{thousands, uptime_text},
+        numbers::{thousands, uptime_text},
     },
     settings::units::size_for_people,
 };

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::admin::{explained::plain, stat::thousands};
+use crate::admin::{explained::plain, numbers::thousands};
 
 /// Returns the admin server's JSON as a table.
 pub(crate) fn text(said: &Value) -> String {

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use crate::admin::stat::{Report, uptime_text};
+use crate::admin::{numbers::uptime_text, stat::Report};
 
 /// Renders the page.
 pub(super) fn status(report: &Report) -> String {

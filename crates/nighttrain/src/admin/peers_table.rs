@@ -3,7 +3,7 @@
 use cache::PeerSeen;
 use serde_json::{Value, json};
 
-use crate::admin::{explained::plain, stat::thousands};
+use crate::admin::{explained::plain, numbers::thousands};
 
 /// Returns the peers as the JSON of `/cluster` or `/stat`.
 pub(crate) fn said(peers: &[PeerSeen]) -> Value {

@@ -18,7 +18,8 @@ use serde_json::Value;
 use crate::{
     admin::{
         client,
-        stat::{self, GROUPS},
+        numbers::{thousands, uptime_text},
+        stat::{GROUPS, is_quantile},
     },
     failure::Failure,
     settings::Settings,
@@ -57,7 +58,7 @@ fn frame(before: &Value, now: &Value, seconds: f64) -> String {
     let mut text = format!(
         "nighttrain {} · up {} · {}\n",
         now["version"].as_str().unwrap_or("?"),
-        stat::uptime_text(now["uptime_s"].as_u64().unwrap_or(0)),
+        uptime_text(now["uptime_s"].as_u64().unwrap_or(0)),
         if now["ready"] == true { "ready" } else { "not ready" },
     );
     let mut at_rest = 0;
@@ -79,7 +80,7 @@ fn frame(before: &Value, now: &Value, seconds: f64) -> String {
         for (name, number, change) in rows {
             // A quantile is not a sum, so its change has no meaning.
             let change =
-                if change == 0.0 || stat::is_quantile(name) { "–".to_owned() } else { signed(change) };
+                if change == 0.0 || is_quantile(name) { "–".to_owned() } else { signed(change) };
             _ = writeln!(text, "  {name:<32}{:>20}{change:>18}", shown(number));
         }
     }
@@ -96,7 +97,7 @@ fn shown(number: f64) -> String {
             clippy::cast_sign_loss,
             reason = "whole and not negative"
         )]
-        return stat::thousands(number as u64);
+        return thousands(number as u64);
     }
     format!("{number:.3}")
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::{
-    admin::{explained::plain, stat::uptime_text},
+    admin::{explained::plain, numbers::uptime_text},
     services::certificates::CertificateStatus,
 };
 

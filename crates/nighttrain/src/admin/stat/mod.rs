@@ -17,9 +17,12 @@ mod places;
 pub(crate) use self::places::GROUPS;
 use self::places::PLACES;
 use crate::{
-    admin::{cluster_table, peers_table},
+    admin::{
+        cluster_table,
+        numbers::{Number, uptime_text},
+        peers_table,
+    },
     services::certificates::CertificateStatus,
-    settings::units::size_for_people,
 };
 
 /// Quantiles that are shown for each histogram; the last is the maximum.
@@ -60,19 +63,6 @@ pub(crate) struct Entry {
     pub name: String,
     /// Value with its unit.
     pub number: Number,
-}
-
-/// A number and its unit.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Number {
-    /// A plain count, or a number whose name carries the unit.
-    Count(u64),
-    /// A size in bytes.
-    Bytes(u64),
-    /// A number with a fraction.
-    Measure(f64),
-    /// A time in microseconds.
-    Micros(f64),
 }
 
 impl Report {
@@ -204,46 +194,10 @@ fn now_s() -> i64 {
 /// Minimum number of fetches before missing freshness is reported.
 const FETCHES_MIN: u64 = 100;
 
-/// Formats a duration with at most two units: `3 d 4 h`, `12 min`, `7 s`.
-pub(crate) fn uptime_text(seconds: u64) -> String {
-    let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
-    match (days, hours, minutes) {
-        (0, 0, 0) => format!("{seconds} s"),
-        (0, 0, _) => format!("{minutes} min"),
-        (0, ..) => format!("{hours} h {minutes} min"),
-        _ => format!("{days} d {hours} h"),
-    }
-}
-
-impl Number {
-    /// Formats the number with its unit, and its digits in groups of three.
-    pub(crate) fn for_people(self) -> String {
-        match self {
-            Self::Count(count) => thousands(count),
-            Self::Bytes(bytes) => size_for_people(bytes),
-            Self::Measure(measure) => format!("{measure:.3}"),
-            Self::Micros(us) if us >= 10_000.0 => format!("{:.1} ms", us / 1000.0),
-            Self::Micros(us) => format!("{us:.0} µs"),
-        }
-    }
-}
-
 /// Returns whether a number of this name is a histogram's quantile.
 pub(crate) fn is_quantile(name: &str) -> bool {
     let last = name.rsplit_once('_').map(|(_, last)| last);
     QUANTILES.iter().any(|(_, quantile)| last == Some(quantile))
-}
-
-pub(crate) fn thousands(count: u64) -> String {
-    let digits = count.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// Returns the position, the group and the short name of a metric family in the report.
@@ -476,15 +430,6 @@ pub(crate) mod tests {
         assert!(ends.len() > 10 && ends.windows(2).all(|pair| pair[0] == pair[1]), "{table}");
         assert!(table.contains("1,234\n") && table.contains("617   50.0 %"), "{table}");
         assert!(table.contains("3.00 MiB"), "{table}");
-    }
-
-    #[test]
-    fn texts() {
-        assert_eq!(thousands(0), "0");
-        assert_eq!(thousands(999), "999");
-        assert_eq!(thousands(1_234_567), "1,234,567");
-        assert_eq!(uptime_text(59), "59 s");
-        assert_eq!(uptime_text(3 * 86_400 + 7200), "3 d 2 h");
     }
 
     #[test]
