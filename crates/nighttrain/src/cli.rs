@@ -7,12 +7,12 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, Parser, Su
 
 use crate::{
     settings::{
-        COMMON, SETTINGS, Section, Settings, ValueShape,
-        cache_settings::LIMITS,
-        feed_settings::{FEED_ADMIN, FEED_LIMITS},
-        mail_settings::{MAIL_ADMIN, MAIL_LIMITS},
+        SETTINGS, Section, Settings, ValueShape,
+        feed_settings::FEED_ADMIN,
+        mail_settings::MAIL_ADMIN,
         nats_flags::NatsFlags,
         precedence::Flags,
+        table::{COMMON, FEED_LIMITS, LIMITS, MAIL_LIMITS},
         units::parse_duration,
     },
     tools::{feed_tools::FeedTool, mail_tools::MailTool},

@@ -164,7 +164,7 @@ const CIRCLES: [(&str, &[usize]); 12] = [
     ("httpd", &[]),
     ("lab", &[4, 3, 3, 3]),
     ("mail", &[15, 11, 8, 7]),
-    ("nighttrain", &[28, 14, 4]),
+    ("nighttrain", &[]),
     ("wire", &[4, 3]),
     ("tests", &[5]),
 ];

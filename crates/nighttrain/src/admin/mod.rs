@@ -65,14 +65,14 @@ use engine::{journal::Journal, meter::prometheus};
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
-use self::{
-    stat::Report,
-    state::{Admin, PURGES_MAX, error},
-};
 pub(crate) use self::{
     access::{Access, Token, read_token, read_tokens},
     port::Port,
     views::{OperatorView, Purger},
+};
+use self::{
+    stat::Report,
+    state::{Admin, PURGES_MAX, error},
 };
 
 /// Builds the router of a server's pages; with an accelerator it includes the purge pages.

@@ -79,8 +79,7 @@ fn frame(before: &Value, now: &Value, seconds: f64) -> String {
         }
         for (name, number, change) in rows {
             // A quantile is not a sum, so its change has no meaning.
-            let change =
-                if change == 0.0 || is_quantile(name) { "–".to_owned() } else { signed(change) };
+            let change = if change == 0.0 || is_quantile(name) { "–".to_owned() } else { signed(change) };
             _ = writeln!(text, "  {name:<32}{:>20}{change:>18}", shown(number));
         }
     }

@@ -77,7 +77,7 @@ impl Accelerator {
         check_authorities(&config).map_err(|fault| Failure::Configuration(vec![fault]))?;
         let cores = machine::cores(&config.cores);
         descriptors::fit(&mut config, descriptors::raise(), cores);
-        let clustered = settings.cluster.config(settings);
+        let clustered = settings.cluster.config(settings.cache.store.as_ref(), settings.peers.told_address());
         let clustered =
             clustered.map_err(|fault| Failure::Configuration(vec![fault]))?.map(ClusterService::new);
         let among = clustered.as_ref().map(ClusterService::cluster_handle).unwrap_or_default();

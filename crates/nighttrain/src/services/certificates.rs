@@ -24,8 +24,7 @@ use crate::{
     failure::{Failure, Fault},
     settings::{
         SETTINGS, Settings,
-        acme_settings::acme,
-        tls_settings::{TlsListener, tls},
+        accelerator::{TlsListener, tls},
     },
 };
 
@@ -78,10 +77,11 @@ impl Certificates {
     pub(crate) fn of(settings: &Settings) -> Result<Option<Arc<Self>>, Fault> {
         let Some(TlsListener { listen, pairs }) = tls(settings)? else { return Ok(None) };
         let read: Vec<_> = Self::read(&pairs)?.into_iter().map(Arc::new).collect();
-        let to_obtain = match settings.acme.directory {
-            Some(_) => acme(settings, hosts_without(settings, &read))?,
-            None => acme(settings, Vec::new())?,
+        let hosts = match settings.acme.directory {
+            Some(_) => hosts_without(settings, &read),
+            None => Vec::new(),
         };
+        let to_obtain = settings.acme.config(settings.cache.state.as_ref(), hosts)?;
         Ok(Some(Arc::new(Self {
             tls: Tls { listen, certificates: Arc::new(Table::new(&read)) },
             challenges: to_obtain.as_ref().map(|_| Arc::default()),

@@ -251,8 +251,7 @@ impl RunningCommand {
 
 fn token_of(settings: &Settings) -> Result<Option<watch::Sender<Token>>, Failure> {
     let Some(path) = &settings.admin_token_file else { return Ok(None) };
-    let token =
-        read_token("admin-token-file", path).map_err(|message| fault("admin-token-file", message))?;
+    let token = read_token("admin-token-file", path).map_err(|message| fault("admin-token-file", message))?;
     Ok(Some(watch::Sender::new(token)))
 }
 

@@ -2,22 +2,12 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use cluster::{Config, LEASE_MAX, LEASE_MIN, Login, Name, VaultConfig, WhenCutOff};
+use cluster::{Config, Login, Name, VaultConfig, WhenCutOff};
 
 use crate::{
     admin::{Token, read_tokens},
     failure::Fault,
-    settings::{
-        Section, Setting, Settings, ValueAccess, ValueShape, list, one_or_more, optional, parse_path,
-        path_text, plain, some_time, units::duration_text, value,
-    },
 };
-
-const CLUSTER: &str = "Cluster of accelerators (NATS with JetStream)";
-/// Maximum number of servers that can be named.
-const SERVERS_MAX: usize = 64;
-/// Maximum number of replicas that JetStream allows.
-const REPLICAS_MAX: usize = 5;
 
 /// Configured settings of the cluster.
 #[derive(Debug, Clone, PartialEq)]
@@ -62,11 +52,12 @@ impl Default for ClusterSettings {
 }
 
 impl ClusterSettings {
-    /// Builds the cluster's configuration; `None` if no cluster is configured.
+    /// Builds the cluster's configuration; `None` if no cluster is configured. `store` is the file of the
+    /// accelerator's store; `address` is where its peers reach it, empty if keys are not shared.
     ///
     /// # Errors
     /// Returns a `Fault` for settings that contradict each other.
-    pub(crate) fn config(&self, settings: &Settings) -> Result<Option<Config>, Fault> {
+    pub(crate) fn config(&self, store: Option<&PathBuf>, address: String) -> Result<Option<Config>, Fault> {
         let fault =
             |place: &str, message: &str| Fault { place: place.to_owned(), message: message.to_owned() };
         if self.servers.is_empty() {
@@ -93,7 +84,7 @@ impl ClusterSettings {
             // If the host has no name, the program's name is used instead.
             Name::of_host(&std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default())
         });
-        let position = settings.cache.store.as_ref().map(|store| {
+        let position = store.map(|store| {
             let mut path = store.clone().into_os_string();
             path.push(".cluster");
             PathBuf::from(path)
@@ -117,219 +108,26 @@ impl ClusterSettings {
             bucket: self.bucket.clone(),
             when_cut_off: self.when_cut_off,
             position,
-            address: settings.peers.told_address(),
+            address,
             vault,
             ..Config::new(self.servers.clone(), name)
         }))
     }
 }
 
-/// Settings table of the cluster.
-pub(crate) const CLUSTER_SETTINGS: &[Setting] = &[
-    Setting {
-        key: "cluster",
-        section: Section::Cache,
-        shape: ValueShape::Texts,
-        heading: CLUSTER,
-        value_name: "URL,…",
-        help: "NATS servers with JetStream through which accelerators share purges, such as \
-               nats://nats-1.internal:4222 (also tls://, and USER:PASSWORD@ or TOKEN@ before the host), tried in turn",
-        access: ValueAccess {
-            set: |settings, text| {
-                settings.cluster.servers = servers(text)?;
-                Ok(())
-            },
-            text: |settings| {
-                let servers = &settings.cluster.servers;
-                let shown = servers.iter().map(|server| cluster::without_secret(server)).collect::<Vec<_>>();
-                (!servers.is_empty()).then(|| shown.join(","))
-            },
-        },
-    },
-    Setting {
-        key: "cluster-name",
-        section: Section::Cache,
-        shape: ValueShape::Text,
-        heading: CLUSTER,
-        value_name: "NAME",
-        help: "Name of this instance, unique in the cluster; unset: the machine's name",
-        access: optional!(cluster.name, parse = name, show = ToString::to_string),
-    },
-    Setting {
-        key: "cluster-lease",
-        section: Section::Cache,
-        shape: ValueShape::Text,
-        heading: CLUSTER,
-        value_name: "TIME",
-        help: "Lease: how long an instance may serve stored objects without contact to the cluster, and how long a \
-               purge waits for an instance that is cut off",
-        access: value!(cluster.lease, parse = lease, show = duration_text),
-    },
-    Setting {
-        key: "cluster-when-cut-off",
-        section: Section::Cache,
-        shape: ValueShape::Text,
-        heading: CLUSTER,
-        value_name: "HOW",
-        help: "When the lease has run out: revalidate (stored objects are revalidated with the origin before use) or \
-               serve (they are served, perhaps after a purge; purges do not wait for this instance)",
-        access: ValueAccess {
-            set: |settings, text| {
-                settings.cluster.when_cut_off = match text {
-                    "revalidate" => WhenCutOff::Revalidate,
-                    "serve" => WhenCutOff::Serve,
-                    _ => return Err("expected revalidate or serve".to_owned()),
-                };
-                Ok(())
-            },
-            text: |settings| {
-                Some(match settings.cluster.when_cut_off {
-                    WhenCutOff::Revalidate => "revalidate".to_owned(),
-                    WhenCutOff::Serve => "serve".to_owned(),
-                })
-            },
-        },
-    },
-    Setting {
-        key: "cluster-credentials",
-        section: Section::Cache,
-        shape: ValueShape::Text,
-        heading: CLUSTER,
-        value_name: "FILE",
-        help: "Credentials file for the NATS cluster (.creds: a user's JWT and seed), read at each connection",
-        access: optional!(cluster.credentials, parse = parse_path, show = path_text),
-    },
-    Setting {
-        key: "cluster-nkey",
-        section: Section::Cache,
-        shape: ValueShape::Text,
-        heading: CLUSTER,
-        value_name: "FILE",
-        help: "nkey seed file for the NATS cluster, read at each connection",
-        access: optional!(cluster.nkey, parse = parse_path, show = path_text),
-    },
-    Setting {
-        key: "cluster-tls-ca",
-        section: Section::Cache,
-        shape: ValueShape::Text,
-        heading: CLUSTER,
-        value_name: "FILE",
-        help: "CA certificates to trust for the NATS cluster (PEM); unset: the system's",
-        access: optional!(cluster.tls_ca, parse = parse_path, show = path_text),
-    },
-    Setting {
-        key: "cluster-tls-cert",
-        section: Section::Cache,
-        shape: ValueShape::Text,
-        heading: CLUSTER,
-        value_name: "FILE",
-        help: "Client certificate for the NATS cluster (PEM), if it requires one",
-        access: optional!(cluster.tls_cert, parse = parse_path, show = path_text),
-    },
-    Setting {
-        key: "cluster-tls-key",
-        section: Section::Cache,
-        shape: ValueShape::Text,
-        heading: CLUSTER,
-        value_name: "FILE",
-        help: "Private key of cluster-tls-cert (PEM)",
-        access: optional!(cluster.tls_key, parse = parse_path, show = path_text),
-    },
-    Setting {
-        key: "cluster-replicas",
-        section: Section::Cache,
-        shape: ValueShape::Count,
-        heading: CLUSTER,
-        value_name: "COUNT",
-        help: "Replicas of the purge stream if it is created here; 1 for a single NATS server",
-        access: value!(cluster.replicas, parse = replicas, show = plain),
-    },
-    Setting {
-        key: "cluster-stream",
-        section: Section::Cache,
-        shape: ValueShape::Text,
-        heading: CLUSTER,
-        value_name: "NAME",
-        help: "Name and subject of the purge stream; created if missing",
-        access: value!(cluster.stream, parse = name, show = |name: Name| name.to_string()),
-    },
-    Setting {
-        key: "cluster-bucket",
-        section: Section::Cache,
-        shape: ValueShape::Text,
-        heading: CLUSTER,
-        value_name: "NAME",
-        help: "Key-value bucket of the instances' heartbeats; created if missing",
-        access: value!(cluster.bucket, parse = name, show = |name: Name| name.to_string()),
-    },
-    Setting {
-        key: "cluster-secret",
-        section: Section::Cache,
-        shape: ValueShape::Text,
-        heading: CLUSTER,
-        value_name: "FILE",
-        help: "File with a secret shared by all instances, to share certificates of acme-directory, their keys and the \
-               account, sealed; the first line seals, each line opens; unset: each instance obtains its own",
-        access: optional!(cluster.secret, parse = parse_path, show = path_text),
-    },
-    Setting {
-        key: "cluster-certificates",
-        section: Section::Cache,
-        shape: ValueShape::Text,
-        heading: CLUSTER,
-        value_name: "NAME",
-        help: "Key-value bucket of the shared certificates; created if missing",
-        access: value!(cluster.vault, parse = name, show = |name: Name| name.to_string()),
-    },
-];
-
-fn servers(text: &str) -> Result<Vec<String>, String> {
-    let servers: Vec<String> = list(text).map(str::to_owned).collect();
-    if servers.len() > SERVERS_MAX {
-        return Err(format!("too many servers: at most {SERVERS_MAX}"));
-    }
-    let is_one = |server: &String| {
-        let host = server.strip_prefix("nats://").or_else(|| server.strip_prefix("tls://"));
-        host.is_some_and(|host| !host.is_empty() && !host.ends_with('@'))
-    };
-    match servers.iter().find(|server| !is_one(server)) {
-        Some(wrong) => Err(format!(
-            "{}: expected a server of a NATS cluster, such as nats://nats-1.internal:4222 or tls://…",
-            cluster::without_secret(wrong)
-        )),
-        None => Ok(servers),
-    }
-}
-
-fn name(text: &str) -> Result<Name, String> {
-    text.parse().map_err(|wrong: cluster::InvalidName| wrong.to_string())
-}
-
-fn replicas(text: &str) -> Result<usize, String> {
-    match one_or_more(text)? {
-        count @ ..=REPLICAS_MAX => Ok(count),
-        _ => Err(format!("at most {REPLICAS_MAX}")),
-    }
-}
-
-fn lease(text: &str) -> Result<Duration, String> {
-    let time = some_time(text)?;
-    let right = LEASE_MIN..=LEASE_MAX;
-    let words = || format!("from {} to {}", duration_text(LEASE_MIN), duration_text(LEASE_MAX));
-    if right.contains(&time) { Ok(time) } else { Err(words()) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::{Section, Settings, in_section};
 
     fn said(lines: &[(&str, &str)]) -> Result<Option<Config>, String> {
         let mut settings = Settings::default();
         for (key, text) in lines {
-            let setting = CLUSTER_SETTINGS.iter().find(|setting| setting.key == *key).expect("a setting");
+            let (_, setting) = in_section(Section::Cache, key).expect("a setting");
             setting.set(&mut settings, text).map_err(|wrong| format!("{key}: {wrong}"))?;
         }
-        settings.cluster.config(&settings).map_err(|fault| fault.to_string())
+        let (store, address) = (settings.cache.store.as_ref(), settings.peers.told_address());
+        settings.cluster.config(store, address).map_err(|fault| fault.to_string())
     }
 
     #[test]
@@ -351,12 +149,5 @@ mod tests {
             let wrong = said(lines).expect_err(says);
             assert!(wrong.contains(says), "{wrong}");
         }
-    }
-
-    #[test]
-    fn a38_a_password_is_not_shown() {
-        let mut settings = Settings::default();
-        CLUSTER_SETTINGS[0].set(&mut settings, "nats://u:p@a:1").expect("an address");
-        assert_eq!(CLUSTER_SETTINGS[0].text(&settings).as_deref(), Some("nats://***@a:1"));
     }
 }

@@ -3,10 +3,10 @@
 use std::{fmt::Write, path::Path};
 
 use crate::settings::{
-    SETTINGS, Section, Setting, Settings, ValueShape,
+    SETTINGS, Section, Setting, Settings, SiteSettings, ValueShape,
     file::rows_of_hub,
     precedence::{ActiveSettings, Source},
-    site_settings::{SiteSettings, rows_of_path},
+    site_settings::rows_of_path,
 };
 
 /// Formats the active configuration as a configuration file, with the source of each value.

@@ -2,25 +2,10 @@
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use cache::{PEERS_MAX, PeerAt, PeerRules};
+use cache::{PeerAt, PeerRules};
 use cluster::Config as ClusterConfig;
 
-use crate::{
-    admin::read_token,
-    failure::Fault,
-    settings::{
-        Section, Setting, ValueAccess, ValueShape, list, one_or_more, optional, parse_address, parse_path,
-        path_text, plain, some_time, units::duration_text, value,
-    },
-};
-
-const PEERS: &str = "Peers: accelerators that share fetches";
-/// Default port of peers.
-const PORT: u16 = 6080;
-/// Minimum time to wait for a peer's answer.
-const PATIENCE_MIN: Duration = Duration::from_millis(300);
-/// Maximum length of a name in characters, as in a cluster.
-const NAME_CHARS_MAX: usize = 64;
+use crate::{admin::read_token, failure::Fault};
 
 /// Configured settings of peers.
 #[derive(Debug, Clone, PartialEq)]
@@ -114,142 +99,17 @@ impl PeersSettings {
     }
 }
 
-/// Settings table of peers.
-pub(crate) const PEERS_SETTINGS: &[Setting] = &[
-    Setting {
-        key: "peers-listen",
-        section: Section::Cache,
-        shape: ValueShape::Text,
-        heading: PEERS,
-        value_name: "ADDRESS",
-        help: "Address where the other accelerators request keys that this one owns, before they ask the origin; put \
-               it on a network that only they can reach; unset: each instance fetches for itself",
-        access: optional!(peers.listen, parse = |text| parse_address(text, PORT), show = ToString::to_string),
-    },
-    Setting {
-        key: "peers-address",
-        section: Section::Cache,
-        shape: ValueShape::Text,
-        heading: PEERS,
-        value_name: "HOST:PORT",
-        help: "Address announced to peers; unset: peers-listen",
-        access: optional!(peers.address, parse = address, show = Clone::clone),
-    },
-    Setting {
-        key: "peers-members",
-        section: Section::Cache,
-        shape: ValueShape::Texts,
-        heading: PEERS,
-        value_name: "NAME=ADDRESS,…",
-        help: "All peers, including this one, if no cluster lists them",
-        access: ValueAccess {
-            set: |settings, text| {
-                settings.peers.members = members(text)?;
-                Ok(())
-            },
-            text: |settings| {
-                let shown = settings.peers.members.iter().map(|one| format!("{}={}", one.name, one.address));
-                let shown: Vec<_> = shown.collect();
-                (!shown.is_empty()).then(|| shown.join(","))
-            },
-        },
-    },
-    Setting {
-        key: "peers-secret",
-        section: Section::Cache,
-        shape: ValueShape::Text,
-        heading: PEERS,
-        value_name: "FILE",
-        help: "File with the peers' shared secret, the same on each",
-        access: optional!(peers.secret, parse = parse_path, show = path_text),
-    },
-    Setting {
-        key: "peers-patience",
-        section: Section::Cache,
-        shape: ValueShape::Text,
-        heading: PEERS,
-        value_name: "TIME",
-        help: "Time that a peer may be silent (while it waits for the origin it sends a sign ten times a second) \
-               before the origin is asked and the peer is out of use for a while",
-        access: value!(peers.patience, parse = patience, show = duration_text),
-    },
-    Setting {
-        key: "peers-connections-max",
-        section: Section::Cache,
-        shape: ValueShape::Count,
-        heading: PEERS,
-        value_name: "COUNT",
-        help: "Connections per core to each peer; requests beyond that go to the origin",
-        access: value!(peers.connections_max, parse = one_or_more, show = plain),
-    },
-    Setting {
-        key: "peers-requests-max",
-        section: Section::Cache,
-        shape: ValueShape::Count,
-        heading: PEERS,
-        value_name: "COUNT",
-        help: "Requests of peers served at once; peers send further ones to the origin",
-        access: value!(peers.requests_max, parse = one_or_more, show = plain),
-    },
-];
-
-fn patience(text: &str) -> Result<Duration, String> {
-    let time = some_time(text)?;
-    if time < PATIENCE_MIN {
-        let least = duration_text(PATIENCE_MIN);
-        return Err(format!("at least {least}: a waiting peer sends a sign each tenth of a second"));
-    }
-    Ok(time)
-}
-
-/// Checks that the text is a host and a port.
-fn address(text: &str) -> Result<String, String> {
-    let is_port = |port: &str| port.parse::<u16>().is_ok_and(|port| port > 0);
-    match text.rsplit_once(':') {
-        Some((host, port)) if !host.is_empty() && is_port(port) && !host.contains(['/', '@', '=', ' ']) => {
-            Ok(text.to_owned())
-        }
-        _ => Err(format!("invalid address {text:?}: expected web1.internal:{PORT} or 10.0.0.1:{PORT}")),
-    }
-}
-
-fn members(text: &str) -> Result<Vec<PeerAt>, String> {
-    let mut members: Vec<PeerAt> = Vec::new();
-    for one in list(text) {
-        let (name, at) = one.split_once('=').ok_or_else(|| {
-            format!(
-                "invalid member {one:?}: expected NAME=ADDRESS, such as \
-                                                       web1=10.0.0.1:{PORT}"
-            )
-        })?;
-        let is_one = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_');
-        if !(1..=NAME_CHARS_MAX).contains(&name.len()) || !name.chars().all(is_one) {
-            return Err(format!("invalid name {name:?}: it has 1 to 64 letters, digits, - and _"));
-        }
-        let at = PeerAt { name: name.to_owned(), address: address(at)? };
-        if members.iter().any(|other| other.name == at.name || other.address == at.address) {
-            return Err(format!("{one}: duplicate name or address"));
-        }
-        members.push(at);
-    }
-    if members.len() > PEERS_MAX {
-        Err(format!("too many members: at most {PEERS_MAX}"))
-    } else {
-        Ok(members)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::Write as _;
 
     use super::*;
-    use crate::settings::Settings;
+    use crate::settings::{Section, Settings, in_section};
 
     fn said(lines: &[(&str, &str)], cluster: Option<&ClusterConfig>) -> Result<Option<PeerRules>, String> {
         let mut settings = Settings::default();
         for (key, text) in lines {
-            let setting = PEERS_SETTINGS.iter().find(|setting| setting.key == *key).expect("a setting");
+            let (_, setting) = in_section(Section::Cache, key).expect("a setting");
             setting.set(&mut settings, text).map_err(|wrong| format!("{key}: {wrong}"))?;
         }
         settings.peers.rules(cluster).map_err(|fault| fault.to_string())

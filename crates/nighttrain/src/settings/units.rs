@@ -163,6 +163,7 @@ mod tests {
         }
         assert_eq!(size_text(256 << 20), "256MiB");
         assert_eq!(duration_text(Duration::from_secs(90)), "90s");
+        assert_eq!(duration_text(Duration::from_secs(86_400)), "1d");
     }
 
     #[test]

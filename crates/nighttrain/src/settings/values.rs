@@ -8,7 +8,7 @@ use std::{
 
 use crate::settings::units::{parse_duration, parse_size, size_text};
 
-pub(super) fn host_name(text: &str) -> Result<String, String> {
+pub(crate) fn host_name(text: &str) -> Result<String, String> {
     let name: acme::Name = text.parse().map_err(|wrong: acme::InvalidName| wrong.to_string())?;
     Ok(name.to_string())
 }

@@ -20,7 +20,7 @@ use engine::journal::Journal;
 pub(crate) use self::{
     access_log::AccessLog,
     live::log,
-    rules::{LOG_SETTINGS, LogRules},
+    rules::{FileFormat, LogRules, Rotate},
 };
 use crate::{failure::Failure, settings::Settings};
 

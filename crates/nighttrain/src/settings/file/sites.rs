@@ -10,9 +10,7 @@ use toml::{
 
 use super::{FileReader, text_of, unknown};
 use crate::settings::{
-    Settings, ValueShape, by_key,
-    site_settings::{SiteSettings, methods, of_a_site},
-    truth,
+    Settings, SiteSettings, ValueShape, by_key, site_settings::of_a_site, table::sites::methods, truth,
     units::parse_duration,
 };
 

@@ -1,7 +1,6 @@
 //! Settings of the accelerator: limits on clients and on the origin.
 
-use super::bounded::{head_size, headers_count};
-use super::{streams, window_size};
+use super::bounded::{head_size, headers_count, streams, window_size};
 use crate::settings::{
     Section, Setting, ValueAccess, ValueShape, any_count, one_or_more, plain, some_size, some_time,
     units::{duration_text, parse_duration, parse_size, size_text},

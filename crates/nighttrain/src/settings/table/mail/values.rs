@@ -66,3 +66,21 @@ pub(super) fn recipients(text: &str) -> Result<usize, String> {
 
 /// Upper bound for [`recipients`].
 const RECIPIENTS_MAX: usize = 10_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_has_a_least_size() {
+        assert!(store_size("1MiB").expect_err("too small").contains("128MiB"));
+    }
+
+    #[test]
+    fn a_name_is_a_name() {
+        for wrong in ["", "a b", "a\r\nb"] {
+            assert!(host_name(wrong).is_err(), "{wrong:?}");
+        }
+        assert_eq!(domain("Example.ORG").as_deref(), Ok("example.org"));
+    }
+}

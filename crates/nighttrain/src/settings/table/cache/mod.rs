@@ -1,25 +1,27 @@
 //! Settings of the accelerator.
 
+mod bounded;
+mod compression;
+mod limits;
+#[cfg(test)]
+mod tests;
+
 use std::net::{IpAddr, SocketAddr};
 
 use cache::config::{Admission, ClientRule, CookieRule, ReadMode};
 
+pub(crate) use self::limits::{CACHE_LIMIT_SETTINGS, LIMITS};
+use self::{
+    bounded::{NEVER, parse_blocks_from, parse_memory, parse_name},
+    compression::{codings_text, compressed_size, parse_codings, parse_type},
+};
+use super::origins::parse_origin;
 use crate::settings::{
-    Section, Setting, ValueAccess, ValueShape, field_name, list, networks, one_or_more, optional,
-    origin_settings::parse_origin,
-    parse_address, parse_path, path_text, some_size, truth, truth_text,
+    Section, Setting, ValueAccess, ValueShape, field_name, list, networks, optional, parse_address,
+    parse_path, path_text, truth, truth_text,
     units::{duration_text, parse_duration, parse_size, size_text},
     value,
 };
-
-pub(crate) use limits::{CACHE_LIMIT_SETTINGS, LIMITS};
-
-mod bounded;
-mod compression;
-mod limits;
-
-use bounded::{NEVER, parse_blocks_from, parse_memory, parse_name};
-use compression::{codings_text, compressed_size, parse_codings, parse_type};
 
 const CACHE: &str = "Cache";
 
@@ -432,22 +434,3 @@ fn name_server(text: &str) -> Result<SocketAddr, String> {
     let is_one = text.parse().or_else(|_| text.parse::<IpAddr>().map(|address| (address, 53).into()));
     is_one.map_err(|_| format!("invalid DNS server address `{text}`; expected 10.0.0.2 or 127.0.0.1:5353"))
 }
-
-/// Parses an HTTP/2 window. RFC 9113 §6.9.1 allows 31 bits; a window smaller than a frame would split every
-/// frame in two.
-fn window_size(text: &str) -> Result<usize, String> {
-    match some_size(text)? {
-        bytes @ 0x4000..=0x400_0000 => Ok(bytes),
-        _ => Err("invalid HTTP/2 window: expected 16KiB to 64MiB".to_owned()),
-    }
-}
-
-fn streams(text: &str) -> Result<usize, String> {
-    match one_or_more(text)? {
-        streams @ 1..=1000 => Ok(streams),
-        _ => Err("invalid number of HTTP/2 streams: expected 1 to 1000".to_owned()),
-    }
-}
-
-#[cfg(test)]
-mod tests;

@@ -66,7 +66,7 @@ fn every_limit_can_be_set() {
 /// The guide's page on limits names every limit and its counter in `stat`.
 #[test]
 fn a30_the_guide_names_every_limit_and_every_count() {
-    let page = include_str!("../../../../../docs/guide/limits.md");
+    let page = include_str!("../../../../../../docs/guide/limits.md");
     let limits = crate::settings::SETTINGS.iter().filter(|setting| setting.heading == LIMITS);
     let untold: Vec<_> =
         limits.map(|setting| setting.key).filter(|key| !page.contains(&format!("`{key}`"))).collect();

@@ -1,6 +1,6 @@
 //! Parsers of names and sizes with a fixed form or range.
 
-use crate::settings::units::parse_size;
+use crate::settings::{one_or_more, some_size, units::parse_size};
 
 /// Parses the accelerator's name: `Via` and `Cache-Status` need a token (RFC 9110 §5.6.2).
 pub(super) fn parse_name(text: &str) -> Result<String, String> {
@@ -48,5 +48,21 @@ pub(super) fn headers_count(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(count @ 1..=128) => Ok(count),
         _ => Err("expected 1 to 128 header fields".to_owned()),
+    }
+}
+
+/// Parses an HTTP/2 window. RFC 9113 §6.9.1 allows 31 bits; a window smaller than a frame would split every
+/// frame in two.
+pub(super) fn window_size(text: &str) -> Result<usize, String> {
+    match some_size(text)? {
+        bytes @ 0x4000..=0x400_0000 => Ok(bytes),
+        _ => Err("invalid HTTP/2 window: expected 16KiB to 64MiB".to_owned()),
+    }
+}
+
+pub(super) fn streams(text: &str) -> Result<usize, String> {
+    match one_or_more(text)? {
+        streams @ 1..=1000 => Ok(streams),
+        _ => Err("invalid number of HTTP/2 streams: expected 1 to 1000".to_owned()),
     }
 }
