@@ -352,7 +352,7 @@ pub(crate) struct ManualTask {
 #[derive(Debug, Args)]
 pub(crate) struct ConfigFile {
     /// The configuration file, in TOML [env: NIGHTTRAIN_CONFIG=]
-    #[arg(long, value_name = "FILE", help_heading = COMMON)]
+    #[arg(long, value_name = "FILE", help_heading = COMMON.heading)]
     pub config: Option<PathBuf>,
 }
 
@@ -461,7 +461,7 @@ fn augment(mut command: Command, wanted: fn(&str, Section) -> bool) -> Command {
                 .value_name(setting.value_name)
                 .help(format!("{}{default} [env: {}=]", setting.help, setting.variable()))
                 .help_heading(setting.heading)
-                .hide_short_help(matches!(setting.heading, LIMITS | FEED_LIMITS | MAIL_LIMITS))
+                .hide_short_help([LIMITS, FEED_LIMITS, MAIL_LIMITS].iter().any(|limits| limits.has(setting)))
                 .action(ArgAction::Set)
                 .num_args(if setting.shape == ValueShape::Flag { 0..=1 } else { 1..=1 })
                 .default_missing_values((setting.shape == ValueShape::Flag).then_some("true"))

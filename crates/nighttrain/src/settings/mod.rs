@@ -38,11 +38,15 @@ use self::{
 use crate::log::transactions::LogRules;
 
 pub(crate) use self::{
-    setting::{Section, Setting, ValueAccess, ValueShape, networks, optional, value},
+    setting::{
+        Group, Section, Setting, ValueAccess, ValueShape, access, flag, named, optional, optional_path,
+        texts, value,
+    },
     table::{SETTINGS, by_key, in_section},
     values::{
-        any_count, field_name, host_name, list, one_or_more, parse_address, parse_host_and_port, parse_path,
-        path_text, plain, resolve, some_size, some_time, truth, truth_text, usize_size_text,
+        any_count, field_name, host_name, list, list_of, list_text, name_of, network, one_or_more,
+        parse_address, parse_host_and_port, parse_path, path_text, plain, resolve, some_size, some_time,
+        truth, usize_size_text, value_of,
     },
 };
 

@@ -1,8 +1,6 @@
 //! A setting: a row of the table, which defines flag, key and environment variable.
 
-use cache::{InvalidNetwork, Network};
-
-use crate::settings::{Settings, list};
+use crate::settings::Settings;
 
 /// Section of the configuration file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,6 +64,72 @@ pub(crate) struct Setting {
     pub access: ValueAccess,
 }
 
+/// Rows of the table that have section and heading in common.
+#[derive(Clone, Copy)]
+pub(crate) struct Group {
+    /// Section of the file.
+    pub section: Section,
+    /// Heading in `--help`.
+    pub heading: &'static str,
+}
+
+impl Group {
+    /// Returns the row of a setting that is a string in the file.
+    pub(crate) const fn text(
+        self,
+        key: &'static str,
+        value_name: &'static str,
+        help: &'static str,
+        access: ValueAccess,
+    ) -> Setting {
+        let Self { section, heading } = self;
+        Setting { key, section, shape: ValueShape::Text, heading, value_name, help, access }
+    }
+
+    /// Returns the row of a setting that is an array of strings.
+    pub(crate) const fn texts(
+        self,
+        key: &'static str,
+        value_name: &'static str,
+        help: &'static str,
+        access: ValueAccess,
+    ) -> Setting {
+        Setting { shape: ValueShape::Texts, ..self.text(key, value_name, help, access) }
+    }
+
+    /// Returns the row of a setting that is an integer.
+    pub(crate) const fn count(
+        self,
+        key: &'static str,
+        value_name: &'static str,
+        help: &'static str,
+        access: ValueAccess,
+    ) -> Setting {
+        Setting { shape: ValueShape::Count, ..self.text(key, value_name, help, access) }
+    }
+
+    /// Returns the row of a setting that is an array of integers.
+    pub(crate) const fn counts(
+        self,
+        key: &'static str,
+        value_name: &'static str,
+        help: &'static str,
+        access: ValueAccess,
+    ) -> Setting {
+        Setting { shape: ValueShape::Counts, ..self.text(key, value_name, help, access) }
+    }
+
+    /// Returns the row of a setting that is a boolean.
+    pub(crate) const fn flag(self, key: &'static str, help: &'static str, access: ValueAccess) -> Setting {
+        Setting { shape: ValueShape::Flag, ..self.text(key, "true|false", help, access) }
+    }
+
+    /// Returns whether a setting is of this group.
+    pub(crate) fn has(self, setting: &Setting) -> bool {
+        setting.section == self.section && setting.heading == self.heading
+    }
+}
+
 /// Functions that parse and format a value.
 #[derive(Clone, Copy)]
 pub(crate) struct ValueAccess {
@@ -102,30 +166,63 @@ macro_rules! optional {
     };
 }
 
-/// Builds the `ValueAccess` of a setting that is a list of networks, which may be empty.
-macro_rules! networks {
-    ($($place:ident).+) => {
+/// Builds the `ValueAccess` of a setting whose formatter returns `None` if the value is not set.
+macro_rules! access {
+    ($($place:ident).+, parse = $parse:expr, show = $show:expr) => {
         $crate::settings::setting::ValueAccess {
             set: |settings, text| {
-                settings.$($place).+ = $crate::settings::setting::parse_networks(text)?;
+                settings.$($place).+ = $parse(text)?;
                 Ok(())
             },
-            text: |settings| $crate::settings::setting::networks_text(&settings.$($place).+),
+            text: |settings| $show(&settings.$($place).+),
         }
     };
 }
-pub(crate) use {networks, optional, value};
 
-/// Parses networks separated by commas.
-pub(crate) fn parse_networks(text: &str) -> Result<Vec<Network>, String> {
-    list(text).map(|network| network.parse().map_err(|error: InvalidNetwork| error.to_string())).collect()
+/// Builds the `ValueAccess` of a setting that is a list, which may be empty, from the parser of a member.
+macro_rules! texts {
+    ($($place:ident).+, each = $each:expr) => {
+        $crate::settings::setting::access!(
+            $($place).+,
+            parse = |text| $crate::settings::list_of(text, $each),
+            show = $crate::settings::list_text
+        )
+    };
 }
 
-/// Formats networks separated by commas; `None` for an empty list.
-pub(crate) fn networks_text(networks: &[Network]) -> Option<String> {
-    let texts: Vec<_> = networks.iter().map(Network::to_string).collect();
-    (!texts.is_empty()).then(|| texts.join(","))
+/// Builds the `ValueAccess` of a setting that has one of several named values.
+macro_rules! named {
+    ($($place:ident).+, $names:expr) => {
+        $crate::settings::setting::access!(
+            $($place).+,
+            parse = |text| $crate::settings::value_of(&$names, text),
+            show = |value| $crate::settings::name_of(&$names, value)
+        )
+    };
 }
+
+/// Builds the `ValueAccess` of a boolean setting.
+macro_rules! flag {
+    ($($place:ident).+) => {
+        $crate::settings::setting::value!(
+            $($place).+,
+            parse = $crate::settings::truth,
+            show = $crate::settings::plain
+        )
+    };
+}
+
+/// Builds the `ValueAccess` of a setting that is a path, or is not set.
+macro_rules! optional_path {
+    ($($place:ident).+) => {
+        $crate::settings::setting::optional!(
+            $($place).+,
+            parse = $crate::settings::parse_path,
+            show = $crate::settings::path_text
+        )
+    };
+}
+pub(crate) use {access, flag, named, optional, optional_path, texts, value};
 
 impl Setting {
     /// Parses a value and stores it.

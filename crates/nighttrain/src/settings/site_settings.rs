@@ -8,10 +8,10 @@ use cache::config::{Origin, PathRule, Site};
 use crate::{
     failure::Fault,
     settings::{
-        SETTINGS, Section, Setting, Settings, SiteSettings, ValueShape,
+        SETTINGS, Section, Setting, Settings, SiteSettings, ValueShape, list_text,
         table::{
             origins::ORIGINS,
-            sites::{RULES, methods_text, shown},
+            sites::{RULES, methods_text},
         },
         units::duration_text,
     },
@@ -35,8 +35,8 @@ const OF_CACHE: [&str; 11] = [
 /// Returns the settings that a site may override, with their positions in [`SETTINGS`].
 pub(crate) fn of_a_site() -> impl Iterator<Item = (usize, &'static Setting)> {
     SETTINGS.iter().enumerate().filter(|(_, setting)| {
-        setting.section == Section::Cache
-            && (setting.heading == RULES || setting.heading == ORIGINS || OF_CACHE.contains(&setting.key))
+        let is_of_cache = setting.section == Section::Cache;
+        RULES.has(setting) || ORIGINS.has(setting) || (is_of_cache && OF_CACHE.contains(&setting.key))
     })
 }
 
@@ -84,7 +84,7 @@ impl SiteSettings {
             let Setting { key, shape, .. } = SETTINGS[*setting];
             (key, text.clone(), shape)
         });
-        [("hosts", shown(&self.hosts).unwrap_or_default(), ValueShape::Texts)]
+        [("hosts", list_text(&self.hosts).unwrap_or_default(), ValueShape::Texts)]
             .into_iter()
             .chain(own)
             .collect()

@@ -29,8 +29,8 @@ pub(crate) enum ClientCertPolicy {
 
 impl ClientCertPolicy {
     /// Policies, each with its name.
-    pub(super) const NAMES: [(Self, &str); 3] =
-        [(Self::Nothing, "none"), (Self::WhatTheyHave, "asked"), (Self::ACertificate, "required")];
+    pub(super) const NAMES: [(&'static str, Self); 3] =
+        [("required", Self::ACertificate), ("asked", Self::WhatTheyHave), ("none", Self::Nothing)];
 }
 
 impl TlsSettings {

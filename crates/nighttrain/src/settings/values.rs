@@ -6,6 +6,8 @@ use std::{
     time::Duration,
 };
 
+use cache::{InvalidNetwork, Network};
+
 use crate::settings::units::{parse_duration, parse_size, size_text};
 
 pub(crate) fn host_name(text: &str) -> Result<String, String> {
@@ -81,6 +83,38 @@ pub(crate) fn list(text: &str) -> impl Iterator<Item = &str> {
     text.split(',').map(str::trim)
 }
 
+/// Parses the members of a list.
+pub(crate) fn list_of<T>(text: &str, member: impl Fn(&str) -> Result<T, String>) -> Result<Vec<T>, String> {
+    list(text).map(member).collect()
+}
+
+/// Formats a list; `None` if it is empty.
+pub(crate) fn list_text(members: &[impl ToString]) -> Option<String> {
+    let members: Vec<_> = members.iter().map(ToString::to_string).collect();
+    (!members.is_empty()).then(|| members.join(","))
+}
+
+/// Returns the value of a name. The error lists the names.
+pub(crate) fn value_of<T: Copy>(names: &[(&str, T)], text: &str) -> Result<T, String> {
+    names.iter().find(|(name, _)| *name == text).map(|(_, value)| *value).ok_or_else(|| {
+        let names = names.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+        match names.rsplit_once(", ") {
+            Some((others, last)) => format!("expected {others} or {last}"),
+            None => format!("expected {names}"),
+        }
+    })
+}
+
+/// Returns the name of a value; `None` if it has none.
+pub(crate) fn name_of<T: PartialEq>(names: &[(&str, T)], value: &T) -> Option<String> {
+    names.iter().find(|(_, named)| named == value).map(|(name, _)| (*name).to_owned())
+}
+
+/// Parses a network.
+pub(crate) fn network(text: &str) -> Result<Network, String> {
+    text.parse().map_err(|error: InvalidNetwork| error.to_string())
+}
+
 /// Parses a field name (RFC 9110 §5.6.2).
 pub(crate) fn field_name(text: &str) -> Result<Box<str>, String> {
     let is_token = !text.is_empty()
@@ -121,8 +155,8 @@ pub(crate) fn some_time(text: &str) -> Result<Duration, String> {
     }
 }
 
-pub(crate) fn plain(count: usize) -> String {
-    count.to_string()
+pub(crate) fn plain(value: impl ToString) -> String {
+    value.to_string()
 }
 
 pub(crate) fn usize_size_text(bytes: usize) -> String {
@@ -135,8 +169,4 @@ pub(crate) fn path_text(path: impl AsRef<Path>) -> String {
 
 pub(crate) fn truth(text: &str) -> Result<bool, String> {
     text.parse().map_err(|_| "expected true or false".to_owned())
-}
-
-pub(crate) fn truth_text(is_so: bool) -> String {
-    is_so.to_string()
 }

@@ -5,11 +5,12 @@ use std::time::Duration;
 use cluster::{LEASE_MAX, LEASE_MIN, Name, WhenCutOff};
 
 use crate::settings::{
-    Section, Setting, ValueAccess, ValueShape, list, one_or_more, optional, parse_path, path_text, plain,
+    Group, Section, Setting, access, list, list_text, named, one_or_more, optional, optional_path, plain,
     some_time, units::duration_text, value,
 };
 
-const CLUSTER: &str = "Cluster of accelerators (NATS with JetStream)";
+const CLUSTER: Group =
+    Group { section: Section::Cache, heading: "Cluster of accelerators (NATS with JetStream)" };
 /// Maximum number of servers that can be named.
 const SERVERS_MAX: usize = 64;
 /// Maximum number of replicas that JetStream allows.
@@ -17,161 +18,95 @@ const REPLICAS_MAX: usize = 5;
 
 /// Settings table of the cluster.
 pub(crate) const CLUSTER_SETTINGS: &[Setting] = &[
-    Setting {
-        key: "cluster",
-        section: Section::Cache,
-        shape: ValueShape::Texts,
-        heading: CLUSTER,
-        value_name: "URL,…",
-        help: "NATS servers with JetStream through which accelerators share purges, such as \
-               nats://nats-1.internal:4222 (also tls://, and USER:PASSWORD@ or TOKEN@ before the host), tried in turn",
-        access: ValueAccess {
-            set: |settings, text| {
-                settings.cluster.servers = servers(text)?;
-                Ok(())
-            },
-            text: |settings| {
-                let servers = &settings.cluster.servers;
-                let shown = servers.iter().map(|server| cluster::without_secret(server)).collect::<Vec<_>>();
-                (!servers.is_empty()).then(|| shown.join(","))
-            },
-        },
-    },
-    Setting {
-        key: "cluster-name",
-        section: Section::Cache,
-        shape: ValueShape::Text,
-        heading: CLUSTER,
-        value_name: "NAME",
-        help: "Name of this instance, unique in the cluster; unset: the machine's name",
-        access: optional!(cluster.name, parse = name, show = ToString::to_string),
-    },
-    Setting {
-        key: "cluster-lease",
-        section: Section::Cache,
-        shape: ValueShape::Text,
-        heading: CLUSTER,
-        value_name: "TIME",
-        help: "Lease: how long an instance may serve stored objects without contact to the cluster, and how long a \
-               purge waits for an instance that is cut off",
-        access: value!(cluster.lease, parse = lease, show = duration_text),
-    },
-    Setting {
-        key: "cluster-when-cut-off",
-        section: Section::Cache,
-        shape: ValueShape::Text,
-        heading: CLUSTER,
-        value_name: "HOW",
-        help: "When the lease has run out: revalidate (stored objects are revalidated with the origin before use) or \
-               serve (they are served, perhaps after a purge; purges do not wait for this instance)",
-        access: ValueAccess {
-            set: |settings, text| {
-                settings.cluster.when_cut_off = match text {
-                    "revalidate" => WhenCutOff::Revalidate,
-                    "serve" => WhenCutOff::Serve,
-                    _ => return Err("expected revalidate or serve".to_owned()),
-                };
-                Ok(())
-            },
-            text: |settings| {
-                Some(match settings.cluster.when_cut_off {
-                    WhenCutOff::Revalidate => "revalidate".to_owned(),
-                    WhenCutOff::Serve => "serve".to_owned(),
-                })
-            },
-        },
-    },
-    Setting {
-        key: "cluster-credentials",
-        section: Section::Cache,
-        shape: ValueShape::Text,
-        heading: CLUSTER,
-        value_name: "FILE",
-        help: "Credentials file for the NATS cluster (.creds: a user's JWT and seed), read at each connection",
-        access: optional!(cluster.credentials, parse = parse_path, show = path_text),
-    },
-    Setting {
-        key: "cluster-nkey",
-        section: Section::Cache,
-        shape: ValueShape::Text,
-        heading: CLUSTER,
-        value_name: "FILE",
-        help: "nkey seed file for the NATS cluster, read at each connection",
-        access: optional!(cluster.nkey, parse = parse_path, show = path_text),
-    },
-    Setting {
-        key: "cluster-tls-ca",
-        section: Section::Cache,
-        shape: ValueShape::Text,
-        heading: CLUSTER,
-        value_name: "FILE",
-        help: "CA certificates to trust for the NATS cluster (PEM); unset: the system's",
-        access: optional!(cluster.tls_ca, parse = parse_path, show = path_text),
-    },
-    Setting {
-        key: "cluster-tls-cert",
-        section: Section::Cache,
-        shape: ValueShape::Text,
-        heading: CLUSTER,
-        value_name: "FILE",
-        help: "Client certificate for the NATS cluster (PEM), if it requires one",
-        access: optional!(cluster.tls_cert, parse = parse_path, show = path_text),
-    },
-    Setting {
-        key: "cluster-tls-key",
-        section: Section::Cache,
-        shape: ValueShape::Text,
-        heading: CLUSTER,
-        value_name: "FILE",
-        help: "Private key of cluster-tls-cert (PEM)",
-        access: optional!(cluster.tls_key, parse = parse_path, show = path_text),
-    },
-    Setting {
-        key: "cluster-replicas",
-        section: Section::Cache,
-        shape: ValueShape::Count,
-        heading: CLUSTER,
-        value_name: "COUNT",
-        help: "Replicas of the purge stream if it is created here; 1 for a single NATS server",
-        access: value!(cluster.replicas, parse = replicas, show = plain),
-    },
-    Setting {
-        key: "cluster-stream",
-        section: Section::Cache,
-        shape: ValueShape::Text,
-        heading: CLUSTER,
-        value_name: "NAME",
-        help: "Name and subject of the purge stream; created if missing",
-        access: value!(cluster.stream, parse = name, show = |name: Name| name.to_string()),
-    },
-    Setting {
-        key: "cluster-bucket",
-        section: Section::Cache,
-        shape: ValueShape::Text,
-        heading: CLUSTER,
-        value_name: "NAME",
-        help: "Key-value bucket of the instances' heartbeats; created if missing",
-        access: value!(cluster.bucket, parse = name, show = |name: Name| name.to_string()),
-    },
-    Setting {
-        key: "cluster-secret",
-        section: Section::Cache,
-        shape: ValueShape::Text,
-        heading: CLUSTER,
-        value_name: "FILE",
-        help: "File with a secret shared by all instances, to share certificates of acme-directory, their keys and the \
-               account, sealed; the first line seals, each line opens; unset: each instance obtains its own",
-        access: optional!(cluster.secret, parse = parse_path, show = path_text),
-    },
-    Setting {
-        key: "cluster-certificates",
-        section: Section::Cache,
-        shape: ValueShape::Text,
-        heading: CLUSTER,
-        value_name: "NAME",
-        help: "Key-value bucket of the shared certificates; created if missing",
-        access: value!(cluster.vault, parse = name, show = |name: Name| name.to_string()),
-    },
+    CLUSTER.texts(
+        "cluster",
+        "URL,…",
+        "NATS servers with JetStream through which accelerators share purges, such as \
+         nats://nats-1.internal:4222 (also tls://, and USER:PASSWORD@ or TOKEN@ before the host), tried in \
+         turn",
+        access!(cluster.servers, parse = servers, show = servers_text),
+    ),
+    CLUSTER.text(
+        "cluster-name",
+        "NAME",
+        "Name of this instance, unique in the cluster; unset: the machine's name",
+        optional!(cluster.name, parse = name, show = ToString::to_string),
+    ),
+    CLUSTER.text(
+        "cluster-lease",
+        "TIME",
+        "Lease: how long an instance may serve stored objects without contact to the cluster, and how long a \
+         purge waits for an instance that is cut off",
+        value!(cluster.lease, parse = lease, show = duration_text),
+    ),
+    CLUSTER.text(
+        "cluster-when-cut-off",
+        "HOW",
+        "When the lease has run out: revalidate (stored objects are revalidated with the origin before use) \
+         or serve (they are served, perhaps after a purge; purges do not wait for this instance)",
+        named!(cluster.when_cut_off, [("revalidate", WhenCutOff::Revalidate), ("serve", WhenCutOff::Serve)]),
+    ),
+    CLUSTER.text(
+        "cluster-credentials",
+        "FILE",
+        "Credentials file for the NATS cluster (.creds: a user's JWT and seed), read at each connection",
+        optional_path!(cluster.credentials),
+    ),
+    CLUSTER.text(
+        "cluster-nkey",
+        "FILE",
+        "nkey seed file for the NATS cluster, read at each connection",
+        optional_path!(cluster.nkey),
+    ),
+    CLUSTER.text(
+        "cluster-tls-ca",
+        "FILE",
+        "CA certificates to trust for the NATS cluster (PEM); unset: the system's",
+        optional_path!(cluster.tls_ca),
+    ),
+    CLUSTER.text(
+        "cluster-tls-cert",
+        "FILE",
+        "Client certificate for the NATS cluster (PEM), if it requires one",
+        optional_path!(cluster.tls_cert),
+    ),
+    CLUSTER.text(
+        "cluster-tls-key",
+        "FILE",
+        "Private key of cluster-tls-cert (PEM)",
+        optional_path!(cluster.tls_key),
+    ),
+    CLUSTER.count(
+        "cluster-replicas",
+        "COUNT",
+        "Replicas of the purge stream if it is created here; 1 for a single NATS server",
+        value!(cluster.replicas, parse = replicas, show = plain),
+    ),
+    CLUSTER.text(
+        "cluster-stream",
+        "NAME",
+        "Name and subject of the purge stream; created if missing",
+        value!(cluster.stream, parse = name, show = plain),
+    ),
+    CLUSTER.text(
+        "cluster-bucket",
+        "NAME",
+        "Key-value bucket of the instances' heartbeats; created if missing",
+        value!(cluster.bucket, parse = name, show = plain),
+    ),
+    CLUSTER.text(
+        "cluster-secret",
+        "FILE",
+        "File with a secret shared by all instances, to share certificates of acme-directory, their keys and \
+         the account, sealed; the first line seals, each line opens; unset: each instance obtains its own",
+        optional_path!(cluster.secret),
+    ),
+    CLUSTER.text(
+        "cluster-certificates",
+        "NAME",
+        "Key-value bucket of the shared certificates; created if missing",
+        value!(cluster.vault, parse = name, show = plain),
+    ),
 ];
 
 fn servers(text: &str) -> Result<Vec<String>, String> {
@@ -190,6 +125,12 @@ fn servers(text: &str) -> Result<Vec<String>, String> {
         )),
         None => Ok(servers),
     }
+}
+
+/// Formats the servers without passwords and tokens; `None` if there are none.
+fn servers_text(servers: &[String]) -> Option<String> {
+    let shown: Vec<_> = servers.iter().map(|server| cluster::without_secret(server)).collect();
+    list_text(&shown)
 }
 
 fn name(text: &str) -> Result<Name, String> {

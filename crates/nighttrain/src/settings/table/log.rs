@@ -6,49 +6,29 @@ use super::common::COMMON;
 use crate::{
     log::transactions::{FileFormat, Rotate},
     settings::{
-        Section, Setting, ValueAccess, ValueShape, list, one_or_more, optional, parse_path, path_text, plain,
-        some_size, usize_size_text, value,
+        Group, Section, Setting, list, one_or_more, optional, optional_path, plain, some_size,
+        usize_size_text, value,
     },
 };
 
-const HEADING: &str = "Log";
-
-const fn of_cache(
-    key: &'static str,
-    value_name: &'static str,
-    help: &'static str,
-    access: ValueAccess,
-) -> Setting {
-    Setting {
-        key,
-        section: Section::Cache,
-        shape: ValueShape::Text,
-        heading: HEADING,
-        value_name,
-        help,
-        access,
-    }
-}
+const LOG: Group = Group { section: Section::Cache, heading: "Log" };
 
 /// Settings table of the log.
 pub(crate) const LOG_SETTINGS: &[Setting] = &[
-    Setting {
-        key: "log-ring",
-        section: Section::Common,
-        shape: ValueShape::Text,
-        heading: COMMON,
-        value_name: "SIZE",
-        help: "Memory per loop for `nighttrain log`, allocated while a reader is attached; records beyond it are lost \
-               and counted",
-        access: value!(log_rules.ring_bytes, parse = some_size, show = usize_size_text),
-    },
-    of_cache(
+    COMMON.text(
+        "log-ring",
+        "SIZE",
+        "Memory per loop for `nighttrain log`, allocated while a reader is attached; records beyond it are \
+         lost and counted",
+        value!(log_rules.ring_bytes, parse = some_size, show = usize_size_text),
+    ),
+    LOG.text(
         "access-log",
         "FILE",
         "File for the access log, one line per request, written off the loops; SIGUSR1 reopens it",
-        optional!(log_rules.access_log, parse = parse_path, show = path_text),
+        optional_path!(log_rules.access_log),
     ),
-    of_cache(
+    LOG.text(
         "access-log-format",
         "FORMAT",
         "Format of the access log: combined or json",
@@ -58,30 +38,24 @@ pub(crate) const LOG_SETTINGS: &[Setting] = &[
             show = |format: FileFormat| format.text().to_owned()
         ),
     ),
-    of_cache(
+    LOG.text(
         "access-log-rotate",
         "SIZE|daily",
         "When to rotate the access log to FILE.1: a size or daily; unset: never",
         optional!(log_rules.rotate, parse = Rotate::parse, show = Rotate::text),
     ),
-    Setting {
-        shape: ValueShape::Count,
-        ..of_cache(
-            "access-log-keep",
-            "N",
-            "Rotated access log files to keep",
-            value!(log_rules.keep, parse = one_or_more, show = plain),
-        )
-    },
-    Setting {
-        shape: ValueShape::Texts,
-        ..of_cache(
-            "log-hide-query",
-            "NAMES",
-            "Query parameters whose values are never logged; -: none",
-            value!(cache.log_secrets, parse = parse_secrets, show = secrets_text),
-        )
-    },
+    LOG.count(
+        "access-log-keep",
+        "N",
+        "Rotated access log files to keep",
+        value!(log_rules.keep, parse = one_or_more, show = plain),
+    ),
+    LOG.texts(
+        "log-hide-query",
+        "NAMES",
+        "Query parameters whose values are never logged; -: none",
+        value!(cache.log_secrets, parse = parse_secrets, show = secrets_text),
+    ),
 ];
 
 fn parse_secrets(text: &str) -> Result<Secrets, String> {

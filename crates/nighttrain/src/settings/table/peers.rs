@@ -5,11 +5,11 @@ use std::time::Duration;
 use cache::{PEERS_MAX, PeerAt};
 
 use crate::settings::{
-    Section, Setting, ValueAccess, ValueShape, list, one_or_more, optional, parse_address, parse_path,
-    path_text, plain, some_time, units::duration_text, value,
+    Group, Section, Setting, access, list, list_text, one_or_more, optional, optional_path, parse_address,
+    plain, some_time, units::duration_text, value,
 };
 
-const PEERS: &str = "Peers: accelerators that share fetches";
+const PEERS: Group = Group { section: Section::Cache, heading: "Peers: accelerators that share fetches" };
 /// Default port of peers.
 const PORT: u16 = 6080;
 /// Minimum time to wait for a peer's answer.
@@ -19,81 +19,50 @@ const NAME_CHARS_MAX: usize = 64;
 
 /// Settings table of peers.
 pub(crate) const PEERS_SETTINGS: &[Setting] = &[
-    Setting {
-        key: "peers-listen",
-        section: Section::Cache,
-        shape: ValueShape::Text,
-        heading: PEERS,
-        value_name: "ADDRESS",
-        help: "Address where the other accelerators request keys that this one owns, before they ask the origin; put \
-               it on a network that only they can reach; unset: each instance fetches for itself",
-        access: optional!(peers.listen, parse = |text| parse_address(text, PORT), show = ToString::to_string),
-    },
-    Setting {
-        key: "peers-address",
-        section: Section::Cache,
-        shape: ValueShape::Text,
-        heading: PEERS,
-        value_name: "HOST:PORT",
-        help: "Address announced to peers; unset: peers-listen",
-        access: optional!(peers.address, parse = address, show = Clone::clone),
-    },
-    Setting {
-        key: "peers-members",
-        section: Section::Cache,
-        shape: ValueShape::Texts,
-        heading: PEERS,
-        value_name: "NAME=ADDRESS,…",
-        help: "All peers, including this one, if no cluster lists them",
-        access: ValueAccess {
-            set: |settings, text| {
-                settings.peers.members = members(text)?;
-                Ok(())
-            },
-            text: |settings| {
-                let shown = settings.peers.members.iter().map(|one| format!("{}={}", one.name, one.address));
-                let shown: Vec<_> = shown.collect();
-                (!shown.is_empty()).then(|| shown.join(","))
-            },
-        },
-    },
-    Setting {
-        key: "peers-secret",
-        section: Section::Cache,
-        shape: ValueShape::Text,
-        heading: PEERS,
-        value_name: "FILE",
-        help: "File with the peers' shared secret, the same on each",
-        access: optional!(peers.secret, parse = parse_path, show = path_text),
-    },
-    Setting {
-        key: "peers-patience",
-        section: Section::Cache,
-        shape: ValueShape::Text,
-        heading: PEERS,
-        value_name: "TIME",
-        help: "Time that a peer may be silent (while it waits for the origin it sends a sign ten times a second) \
-               before the origin is asked and the peer is out of use for a while",
-        access: value!(peers.patience, parse = patience, show = duration_text),
-    },
-    Setting {
-        key: "peers-connections-max",
-        section: Section::Cache,
-        shape: ValueShape::Count,
-        heading: PEERS,
-        value_name: "COUNT",
-        help: "Connections per core to each peer; requests beyond that go to the origin",
-        access: value!(peers.connections_max, parse = one_or_more, show = plain),
-    },
-    Setting {
-        key: "peers-requests-max",
-        section: Section::Cache,
-        shape: ValueShape::Count,
-        heading: PEERS,
-        value_name: "COUNT",
-        help: "Requests of peers served at once; peers send further ones to the origin",
-        access: value!(peers.requests_max, parse = one_or_more, show = plain),
-    },
+    PEERS.text(
+        "peers-listen",
+        "ADDRESS",
+        "Address where the other accelerators request keys that this one owns, before they ask the origin; \
+         put it on a network that only they can reach; unset: each instance fetches for itself",
+        optional!(peers.listen, parse = |text| parse_address(text, PORT), show = ToString::to_string),
+    ),
+    PEERS.text(
+        "peers-address",
+        "HOST:PORT",
+        "Address announced to peers; unset: peers-listen",
+        optional!(peers.address, parse = address, show = Clone::clone),
+    ),
+    PEERS.texts(
+        "peers-members",
+        "NAME=ADDRESS,…",
+        "All peers, including this one, if no cluster lists them",
+        access!(peers.members, parse = members, show = members_text),
+    ),
+    PEERS.text(
+        "peers-secret",
+        "FILE",
+        "File with the peers' shared secret, the same on each",
+        optional_path!(peers.secret),
+    ),
+    PEERS.text(
+        "peers-patience",
+        "TIME",
+        "Time that a peer may be silent (while it waits for the origin it sends a sign ten times a second) \
+         before the origin is asked and the peer is out of use for a while",
+        value!(peers.patience, parse = patience, show = duration_text),
+    ),
+    PEERS.count(
+        "peers-connections-max",
+        "COUNT",
+        "Connections per core to each peer; requests beyond that go to the origin",
+        value!(peers.connections_max, parse = one_or_more, show = plain),
+    ),
+    PEERS.count(
+        "peers-requests-max",
+        "COUNT",
+        "Requests of peers served at once; peers send further ones to the origin",
+        value!(peers.requests_max, parse = one_or_more, show = plain),
+    ),
 ];
 
 fn patience(text: &str) -> Result<Duration, String> {
@@ -140,4 +109,9 @@ fn members(text: &str) -> Result<Vec<PeerAt>, String> {
     } else {
         Ok(members)
     }
+}
+
+fn members_text(members: &[PeerAt]) -> Option<String> {
+    let shown: Vec<_> = members.iter().map(|one| format!("{}={}", one.name, one.address)).collect();
+    list_text(&shown)
 }

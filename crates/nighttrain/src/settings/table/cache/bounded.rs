@@ -1,6 +1,9 @@
 //! Parsers of names and sizes with a fixed form or range.
 
-use crate::settings::{one_or_more, some_size, units::parse_size};
+use crate::settings::{
+    one_or_more, some_size,
+    units::{parse_size, size_text},
+};
 
 /// Parses the accelerator's name: `Via` and `Cache-Status` need a token (RFC 9110 §5.6.2).
 pub(super) fn parse_name(text: &str) -> Result<String, String> {
@@ -21,7 +24,7 @@ pub(super) fn parse_memory(text: &str) -> Result<u64, String> {
 }
 
 /// Value that disables slicing for answers of any length.
-pub(super) const NEVER: &str = "never";
+const NEVER: &str = "never";
 
 /// Parses the minimum length of answers that are stored in slices; slicing is useless below two slices.
 pub(super) fn parse_blocks_from(text: &str) -> Result<Option<u64>, String> {
@@ -33,6 +36,10 @@ pub(super) fn parse_blocks_from(text: &str) -> Result<Option<u64>, String> {
         Ok(_) => Err("the size from which answers are sliced is at least 1MiB".to_owned()),
         Err(error) => Err(format!("{error}; or {NEVER}")),
     }
+}
+
+pub(super) fn blocks_from_text(bytes: Option<u64>) -> String {
+    bytes.map_or_else(|| NEVER.to_owned(), size_text)
 }
 
 /// Parses a limit on a message's head: from 1 KiB, below which every message would be refused, to 16 MiB.

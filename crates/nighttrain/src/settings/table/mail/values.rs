@@ -1,19 +1,15 @@
 //! Parsers and formatters of mail's setting values: rates, sizes, names and counts.
 
-use mail::config::{Durability, STORE_BYTES_MIN};
+use mail::config::{STORE_BYTES_MIN, Store};
 
 use crate::settings::{
-    any_count, one_or_more,
+    any_count, one_or_more, parse_path, path_text,
     units::{parse_size, size_text},
 };
 
 /// Parses a rate, which is a number per minute.
 pub(super) fn rate(text: &str) -> Result<u32, String> {
     any_count(text).and_then(narrow)
-}
-
-pub(super) fn rate_text(rate: u32) -> String {
-    rate.to_string()
 }
 
 pub(super) fn narrow(count: usize) -> Result<u32, String> {
@@ -28,12 +24,22 @@ pub(super) fn store_size(text: &str) -> Result<u64, String> {
     Ok(bytes)
 }
 
-pub(super) fn durability(text: &str) -> Result<Durability, String> {
+pub(super) fn store(text: &str) -> Result<Store, String> {
     match text {
-        "process" => Ok(Durability::Process),
-        "power" => Ok(Durability::Power),
-        _ => Err("expected process or power".to_owned()),
+        "anon" => Ok(Store::Anonymous),
+        path => parse_path(path).map(Store::File),
     }
+}
+
+pub(super) fn store_text(store: &Store) -> String {
+    match store {
+        Store::Anonymous => "anon".to_owned(),
+        Store::File(path) => path_text(path),
+    }
+}
+
+pub(super) fn any_text(text: &str) -> Result<String, String> {
+    Ok(text.to_owned())
 }
 
 pub(super) fn host_name(text: &str) -> Result<String, String> {
