@@ -35,17 +35,13 @@ use crate::{
     abuse::{self, ConnectionSlot, Judgement},
     counters::Counter,
     mailbox::mailboxes::MailId,
-    store::core::Core,
+    store::core::{Core, READ_BYTES},
 };
 
-/// Bytes of one read: enough for many pipelined mails.
-pub(crate) const READ_BYTES: usize = 64 << 10;
 /// A connection that sends this much in one turn must from then on share turns with the other connections
 /// from its address (`engine::cores::fair`), until it sends less. A turn stops reading from a connection once
 /// it has read this much.
 const MUCH_BYTES: usize = READ_BYTES / 2;
-/// Size of the scratch buffer: the rest of the last read, and one more read.
-pub(crate) const SCRATCH_BYTES: usize = 2 * READ_BYTES;
 /// Interval between attempts to store a mail that waits for room.
 pub(crate) const ROOM_EVERY: Duration = Duration::from_millis(5);
 /// Factor by which a part of a large mail may wait longer for room than a whole mail.

@@ -2,10 +2,13 @@
 
 use std::{collections::HashSet, io::Write, net::IpAddr, sync::Arc};
 
-use engine::log::{AppendRefusal, AppendedRecord, Location, Ticket};
+use engine::log::{AppendRefusal, AppendedRecord, Location};
 use smallvec::SmallVec;
 
-use super::tail::{FRONT_BYTES, PartFault, Tail};
+use super::{
+    pending::AppendedMail,
+    tail::{FRONT_BYTES, PartFault, Tail},
+};
 use crate::{
     counters::Counter,
     mailbox::mailboxes::{Inbox, MailId, Summary},
@@ -49,16 +52,6 @@ const META_SPARE_MAX: usize = 64 << 10;
 
 /// Null mail ID.
 const NO_NAME: MailId = MailId(0);
-
-/// A mail whose record is appended but not yet as durable as a 250 promises.
-pub(crate) struct AppendedMail {
-    pub(crate) ticket: Ticket,
-    pub(crate) arrivals: SmallVec<[Arrival; 1]>,
-    /// Location and payload size of the mail's record, in case it has to be deleted again.
-    pub(crate) record: (Location, usize),
-    pub(crate) parts: Option<Arc<[Part]>>,
-    pub(crate) raw_bytes: u64,
-}
 
 /// Reason why a mail is not stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 pub mod address;
 pub(crate) mod connection;
 pub(crate) mod envelope;
+pub(crate) mod pending;
 pub(crate) mod receiving;
 pub mod sendmail;
 pub(crate) mod session;

@@ -10,7 +10,8 @@ use wire::smtp::{
 
 use super::{
     ListenerKind,
-    envelope::{AppendFault, AppendedMail, Envelope, Trace, revoke_record},
+    envelope::{AppendFault, Envelope, Trace, revoke_record},
+    pending::{AppendedMail, PendingReply},
     tail::PartFault,
 };
 use crate::{
@@ -61,16 +62,6 @@ pub(crate) enum TurnEnd {
     /// A mail is complete, but there is no room for it: [`Session::end_mail`] is to be called again a little
     /// later.
     Room,
-}
-
-/// The 250 reply for a mail, which is not sent before the mail is stored.
-pub(crate) struct PendingReply {
-    kept: AppendedMail,
-    /// Position, length and number of lines of this reply among the replies of the turn.
-    at: usize,
-    len: usize,
-    lines: usize,
-    draft: Draft,
 }
 
 /// Result of a turn.
@@ -262,7 +253,7 @@ impl Session {
         let draft = self.draft(core, 0, from.address);
         if from.size_bytes > core.config().limits.mail_bytes_max {
             core.count(Counter::TooLarge);
-            draft.log_refused(core, reply::TOO_LARGE);
+            draft.log_refused(core.scribe(), reply::TOO_LARGE);
             return self.refuse(core, reply::TOO_LARGE, turn);
         }
         match core.clients.abuse.borrow().sender(from.address, self.peer, now_ms) {
@@ -270,7 +261,7 @@ impl Session {
             Judgement::Slow => turn.slow = true,
             Judgement::Refuse(reply, counter) => {
                 core.count(counter);
-                draft.log_refused(core, reply);
+                draft.log_refused(core.scribe(), reply);
                 return self.refuse(core, reply, turn);
             }
         }
@@ -463,7 +454,7 @@ impl Session {
         let was_one = envelope.is_some();
         if let Some(mut envelope) = envelope {
             envelope.tail.give_up(core, self.peer);
-            envelope.draft.log_aborted(core);
+            envelope.draft.log_aborted(core.scribe());
             core.recycle_buffer(envelope.raw);
         }
         let booked = std::mem::take(&mut self.receiving);
@@ -492,7 +483,7 @@ impl Session {
     fn refuse(&mut self, core: &Core, reply: Reply, turn: &mut TurnOutcome) -> Option<TurnEnd> {
         core.count(Counter::Refused);
         if let Some(envelope) = &mut self.envelope {
-            std::mem::take(&mut envelope.draft).log_refused(core, reply);
+            std::mem::take(&mut envelope.draft).log_refused(core.scribe(), reply);
         }
         self.forget(core);
         self.dialog.mail_done();
@@ -502,7 +493,7 @@ impl Session {
 
     fn draft(&self, core: &Core, parent: u64, from: &str) -> Draft {
         let sender = Sender { peer: self.peer, hello: &self.hello, protocol: self.dialog.protocol(), from };
-        Draft::begin(core, parent, sender)
+        Draft::begin(core.scribe(), parent, sender)
     }
 
     /// Writes a transaction record about a refused recipient.
@@ -510,7 +501,7 @@ impl Session {
         if let Some(envelope) = &self.envelope {
             let mut draft = self.draft(core, envelope.draft.id(), &envelope.from);
             draft.recipient(to);
-            draft.log_refused(core, reply);
+            draft.log_refused(core.scribe(), reply);
         }
     }
 
@@ -570,7 +561,7 @@ impl TurnOutcome {
         }
         for PendingReply { kept: mail, at, len, lines, draft } in self.waiting.drain(..).rev() {
             if kept.is_err() {
-                draft.log_refused(core, STORE_FAILED);
+                draft.log_refused(core.scribe(), STORE_FAILED);
                 revoke_record(core, &mail);
                 core.count(Counter::StoreFailed);
                 core.count(Counter::Refused);
@@ -578,7 +569,7 @@ impl TurnOutcome {
                 (0..lines).for_each(|_| STORE_FAILED.write(&mut instead));
                 self.out.splice(at..at + len, instead);
             } else {
-                draft.log_accepted(core);
+                draft.log_accepted(core.scribe());
                 core.count(Counter::Received);
                 core.observers.counters.add(Counter::ReceivedBytes, mail.raw_bytes);
                 core.observers.counters.add(Counter::Deliveries, mail.arrivals.len() as u64);

@@ -20,12 +20,11 @@ use std::{
 
 use engine::log::AppendRefusal;
 
-use super::connection::SCRATCH_BYTES;
 use crate::{
     counters::Counter,
     mailbox::mailboxes::MailId,
     store::{
-        core::{Core, PART},
+        core::{Core, PART, SCRATCH_BYTES},
         record::Part,
         recovery,
     },

@@ -12,8 +12,6 @@ use wire::{
     transaction::{self as record, Kind, Tag},
 };
 
-use crate::store::core::Core;
-
 /// Maximum number of recipients that a record lists.
 const RECIPIENTS_MAX: usize = 10;
 
@@ -42,8 +40,8 @@ struct Inner {
 
 impl Draft {
     /// Begins a record if anybody reads the log.
-    pub(crate) fn begin(core: &Core, parent: u64, sender: Sender<'_>) -> Self {
-        let Some(scribe) = core.observers.scribe.as_ref().filter(|scribe| scribe.is_read()) else {
+    pub(crate) fn begin(scribe: Option<&Scribe>, parent: u64, sender: Sender<'_>) -> Self {
+        let Some(scribe) = scribe.filter(|scribe| scribe.is_read()) else {
             return Self(None);
         };
         let (mut bytes, id) = (Vec::with_capacity(256), scribe.next_id());
@@ -83,22 +81,22 @@ impl Draft {
     }
 
     /// Ends the record of a mail that is accepted.
-    pub(crate) fn log_accepted(self, core: &Core) {
-        self.end(core, Some(250), None);
+    pub(crate) fn log_accepted(self, scribe: Option<&Scribe>) {
+        self.end(scribe, Some(250), None);
     }
 
     /// Ends the record of a refused mail or recipient.
-    pub(crate) fn log_refused(self, core: &Core, reply: Reply) {
-        self.end(core, Some(reply.code), Some(reply.text));
+    pub(crate) fn log_refused(self, scribe: Option<&Scribe>, reply: Reply) {
+        self.end(scribe, Some(reply.code), Some(reply.text));
     }
 
     /// Ends the record of a mail whose sender abandoned it or disconnected.
-    pub(crate) fn log_aborted(self, core: &Core) {
-        self.end(core, None, None);
+    pub(crate) fn log_aborted(self, scribe: Option<&Scribe>) {
+        self.end(scribe, None, None);
     }
 
-    fn end(self, core: &Core, status: Option<u16>, detail: Option<&str>) {
-        let (Some(mut inner), Some(scribe)) = (self.0, core.observers.scribe.as_ref()) else { return };
+    fn end(self, scribe: Option<&Scribe>, status: Option<u16>, detail: Option<&str>) {
+        let (Some(mut inner), Some(scribe)) = (self.0, scribe) else { return };
         let now_ns = clock::monotonic_ns();
         let micros = |from_ns: u64| now_ns.saturating_sub(from_ns) / 1000;
         let out = &mut inner.bytes;

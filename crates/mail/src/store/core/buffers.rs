@@ -3,7 +3,7 @@
 use engine::cores::clock;
 
 use super::{CONNECTION_BYTES, Core, SPARE_BYTES_MAX, SPARE_MAX, SPARE_WAITING_MAX};
-use crate::smtp::session::PendingReply;
+use crate::smtp::pending::PendingReply;
 
 impl Core {
     /// Writes the current date in the form of the Received field.

@@ -7,6 +7,7 @@ mod buffers;
 mod messages;
 mod owner;
 mod parts;
+mod receive_budget;
 
 use std::{
     cell::Cell,
@@ -36,7 +37,6 @@ use crate::{
     config::{Config, Durability},
     counters::Counter,
     mailbox::mailboxes::{Event, Inbox, MailId, RemainingName, Unavailable},
-    smtp::{connection::SCRATCH_BYTES, receiving::ReceiveBudget},
     store::{
         annotations::{Note, Notes},
         backlog::Backlog,
@@ -55,6 +55,8 @@ pub(crate) use messages::{
 use owner::{CORE_BITS, EPOCH_MS, HASH_BITS, NS_A_MS, NUMBER_BITS, hash8};
 pub(crate) use owner::{CORES_MAX, name_without_inbox, owner, owner_of_mail};
 use parts::{Buffers, Clients, Listeners, LogPart, Mails, Observers, Rings};
+pub(crate) use parts::{READ_BYTES, SCRATCH_BYTES};
+use receive_budget::ReceiveBudget;
 
 /// State that all cores share.
 pub(crate) struct SharedState {
@@ -163,6 +165,12 @@ impl Core {
 
     pub(crate) fn config(&self) -> &Config {
         &self.shared.config
+    }
+
+    /// Returns the writer of the transaction log, if there is one.
+    #[inline]
+    pub(crate) fn scribe(&self) -> Option<&Scribe> {
+        self.observers.scribe.as_ref()
     }
 
     pub(crate) fn retention_ms(&self) -> u64 {

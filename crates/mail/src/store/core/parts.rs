@@ -15,12 +15,13 @@ use engine::{
 };
 use tokio::sync::Notify;
 
+use super::{messages::Message, receive_budget::ReceiveBudget};
 use crate::{
     abuse::Abuse,
     counters::Counter,
-    smtp::{receiving::ReceiveBudget, session::PendingReply},
+    smtp::pending::PendingReply,
     store::{
-        annotations::Notes, backlog::Backlog, core::Message, delivery_refs::DeliveryRefs, index::Index,
+        annotations::Notes, backlog::Backlog, delivery_refs::DeliveryRefs, index::Index,
         shared_bodies::RecentBodies, summary_cache::SummaryCache,
     },
 };
@@ -58,6 +59,11 @@ pub(crate) struct Clients {
     /// Memory budget of the core's connections.
     pub(crate) connection_memory: ClientMemoryBudget,
 }
+
+/// Bytes of one read: enough for many pipelined mails.
+pub(crate) const READ_BYTES: usize = 64 << 10;
+/// Size of the scratch buffer: the rest of the last read, and one more read.
+pub(crate) const SCRATCH_BYTES: usize = 2 * READ_BYTES;
 
 /// Buffers that the core's connections share and reuse.
 pub(crate) struct Buffers {
