@@ -29,7 +29,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Value, json};
 
 use super::{
-    not_released,
+    refusals::not_released,
     routes::{DELETE, GET, POST, PUT, Routes},
     socket,
 };

@@ -12,33 +12,20 @@
 //! - [`routes`]: the list of all operations, from which the router is built;
 //! - [`openapi`]: that list as a document and as a page.
 
+mod deletion;
 pub(crate) mod duration;
 mod letter;
 mod mailhog;
 mod mailinator;
 mod mailpit;
 mod openapi;
+mod refusals;
 pub(crate) mod routes;
 mod socket;
 mod wait;
 
 use self::routes::Routes;
-use crate::{mailbox::mailboxes::Mailboxes, web::serve::answer::Fault};
-
-/// Refuses to release mail, which Mailpit and MailHog can do.
-async fn not_released() -> Fault {
-    Fault::NotDone("mail is never sent on")
-}
-
-/// Refuses a value that would span more than one line of a mail's head, as a client that sets `Subject` must
-/// not be able to inject further fields (RFC 5322, 2.2).
-fn one_line(name: &str, value: &str) -> Result<(), Fault> {
-    match value.chars().find(|c| c.is_control() && *c != '\t') {
-        None => Ok(()),
-        Some('\r' | '\n') => Err(Fault::Bad(format!("line break in `{name}`; a single line is needed"))),
-        Some(_) => Err(Fault::Bad(format!("control character in `{name}`; leave it out"))),
-    }
-}
+use crate::mailbox::mailboxes::Mailboxes;
 
 /// Adds all paths of the APIs to `before`.
 pub(crate) fn routes<M: Mailboxes>(before: Routes<M>) -> Routes<M> {

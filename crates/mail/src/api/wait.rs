@@ -9,9 +9,9 @@ use engine::cores::clock;
 use serde::Deserialize;
 
 use super::{
+    deletion::{DELETE_AFTER_MAX, delete_later},
     duration,
     letter::MailWithFindings,
-    mailinator::{DELETE_AFTER_MAX, delete_later},
 };
 use crate::{
     mailbox::mailboxes::{Mailboxes, Scope},

@@ -16,12 +16,12 @@ use mail_builder::MessageBuilder;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::super::{
-    letter::{Entry, Letter},
-    one_line,
-};
-use super::{Flag, PathScope};
+use super::params::{Flag, PathScope};
 use crate::{
+    api::{
+        letter::{Entry, Letter},
+        refusals::one_line,
+    },
     mailbox::mailboxes::{Mailboxes, Scope},
     web::{
         live::{LiveEvent, ScopeEvents},

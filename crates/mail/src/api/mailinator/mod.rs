@@ -5,13 +5,14 @@
 //! An inbox may be a full address, and may end in `*`.
 
 mod deliver;
+mod params;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use axum::{
     Json,
-    extract::{FromRequestParts, RawPathParams, State},
-    http::{HeaderMap, HeaderValue, header, request::Parts},
+    extract::State,
+    http::{HeaderMap, HeaderValue, header},
     response::{IntoResponse, Response},
 };
 use engine::cores::clock;
@@ -19,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
+    deletion::{delete_later, deletion},
     duration,
     letter::{Entry, Letter, headers},
     routes::{DELETE, GET, POST, Routes},
@@ -33,7 +35,6 @@ use crate::{
         live::{LiveEvent, ScopeEvents},
         message::{download, fetch},
         serve::{
-            access::RequestSource,
             answer::{Fault, long_json},
             app::App,
             charged_buffer::ChargedBuffer,
@@ -46,6 +47,7 @@ use crate::{
 };
 
 use deliver::{inject, stream_of, webhook};
+use params::{Flag, PathScope};
 
 /// Default page size, as in Mailinator.
 const LIMIT: usize = 50;
@@ -55,8 +57,6 @@ const LIMIT_MAX: usize = 99;
 const ENTRY_BYTES: usize = 512;
 /// Number of mails that `messages/*` returns.
 const LATEST: usize = 5;
-/// Longest delay of a requested deletion (`delete=`).
-pub(super) const DELETE_AFTER_MAX: Duration = Duration::from_secs(300);
 
 pub(super) fn routes<M: Mailboxes>(routes: Routes<M>) -> Routes<M> {
     const DOMAIN: &str = "/api/v2/domains/{domain}";
@@ -171,32 +171,6 @@ pub(super) fn routes<M: Mailboxes>(routes: Routes<M>) -> Routes<M> {
         .unlisted(GET, "/api/v2/teaminfo", team::<M>)
 }
 
-/// Domain and optional inbox of a path. A request without access to them is refused.
-struct PathScope(Scope);
-
-impl<M: Mailboxes> FromRequestParts<Arc<App<M>>> for PathScope {
-    type Rejection = Fault;
-
-    async fn from_request_parts(parts: &mut Parts, app: &Arc<App<M>>) -> Result<Self, Fault> {
-        let from = RequestSource::of(&parts.extensions);
-        let params = RawPathParams::from_request_parts(parts, app).await.map_err(|_| Fault::NoSuchPage)?;
-        let named = |wanted: &str| params.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value);
-        let named_domain = named("domain").unwrap_or("public");
-        let domain = match named_domain {
-            "public" | "private" => app.config.domain.as_str().into(),
-            name => fold_domain(name).map_err(Fault::NotAnAddress)?,
-        };
-        let scope = match named("inbox") {
-            Some(inbox) => Scope::of(inbox, &domain).map_err(Fault::NotAnAddress)?,
-            None => Scope::Prefix { local: "".into(), domain },
-        };
-        if scope.is_wide() || named_domain == "private" {
-            app.check_wide(&parts.headers, parts.uri.query(), from)?;
-        }
-        Ok(Self(scope))
-    }
-}
-
 #[derive(Deserialize)]
 struct Listing {
     #[serde(default)]
@@ -213,17 +187,6 @@ struct Listing {
     delete: Option<String>,
     /// Inbox, or prefix of inboxes, within a list of a domain.
     inbox: Option<String>,
-}
-
-/// A boolean parameter: `true` as JavaScript and Python write it.
-#[derive(Debug, Default, Clone, Copy)]
-struct Flag(bool);
-
-impl<'de> Deserialize<'de> for Flag {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        Ok(Self(matches!(text.as_str(), "true" | "True" | "1" | "yes")))
-    }
 }
 
 #[derive(Serialize)]
@@ -321,21 +284,6 @@ async fn listed<M: Mailboxes>(
 
 fn letter_json(mail: &Mail, until: &StepLimit, _: Extent, out: &mut ChargedBuffer) -> serde_json::Result<()> {
     serde_json::to_writer(out, &Letter::new(mail, clock::unix_ms(), until))
-}
-
-/// Parses `delete=`, before anything is done.
-fn deletion(said: Option<&str>) -> Result<Option<Duration>, Fault> {
-    said.map(|said| duration::parse(said, DELETE_AFTER_MAX)).transpose()
-}
-
-/// Schedules deletions: with `delete=1m` the mails expire a minute after the request.
-pub(super) async fn delete_later<M: Mailboxes>(
-    app: &App<M>,
-    ids: &[MailId],
-    after: Duration,
-) -> Result<(), Fault> {
-    let after_ms = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
-    Ok(app.mailboxes.expire_early(ids, clock::unix_ms().saturating_add(after_ms)).await?)
 }
 
 /// Last parameters of a path: the mail, and the part of it that is requested.

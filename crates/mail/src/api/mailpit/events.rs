@@ -13,7 +13,7 @@ use axum::{
 };
 use serde_json::json;
 
-use super::item;
+use super::shapes::item;
 use crate::{
     api::socket,
     mailbox::mailboxes::{Mailboxes, Scope},

@@ -23,11 +23,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    not_released,
+    refusals::not_released,
     routes::{GET, POST, PUT, Routes},
 };
 use crate::{
-    mailbox::mailboxes::{Inbox, MailId, Mailboxes, Scope, Summary},
+    mailbox::mailboxes::{MailId, Mailboxes, Scope, Summary},
     render::{
         ParsedMail,
         html::{DisplayOptions, RemoteContent, SanitizedHtml},
@@ -36,7 +36,6 @@ use crate::{
     web::{
         lists::{self, ListFrame},
         message::{attachments_of, download, part_of},
-        previews::preview_cache::{HiddenRecipient, Preview},
         serve::{
             access::{RequestInitiator, asker},
             answer::Fault,
@@ -230,27 +229,9 @@ async fn answer<M: Mailboxes>(
     };
     let (asked, scope) = (Arc::clone(app), scope.clone());
     lists::of_lines(app, client, summaries, around, move |summary, gist, out| {
-        item(&asked, &scope, summary, gist, out)
+        shapes::item(&asked, &scope, summary, gist, out)
     })
     .await
-}
-
-/// Writes a mail in the form of lists and events.
-fn item<M: Mailboxes>(
-    app: &App<M>,
-    scope: &Scope,
-    summary: &Summary,
-    gist: &Preview,
-    out: &mut Vec<u8>,
-) -> serde_json::Result<()> {
-    let (read, tags) = app.marks.of(summary.id);
-    // Within an inbox the other recipients stay hidden.
-    let is_told = |hidden: &&HiddenRecipient| match scope {
-        Scope::All => true,
-        _ => Inbox::of(&hidden.said, &app.config.domain).is_ok_and(|inbox| scope.contains(&inbox)),
-    };
-    let hidden = gist.hidden.iter().filter(is_told);
-    shapes::write_item(summary.id, (read, &tags), hidden, gist, out)
 }
 
 /// Reads the mail with this ID, or the newest for `latest`.

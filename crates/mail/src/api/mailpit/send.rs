@@ -12,8 +12,8 @@ use mail_builder::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::super::one_line;
 use crate::{
+    api::refusals::one_line,
     mailbox::mailboxes::{Mailboxes, Scope},
     web::serve::{answer::Fault, app::App, client::Client, request_body::ChargedBody, scope::RequestScope},
 };

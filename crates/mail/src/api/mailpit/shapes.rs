@@ -6,20 +6,39 @@ use sha1::Sha1;
 use sha2::{Digest, Sha256};
 
 use crate::{
-    mailbox::mailboxes::{Mail, MailId},
+    mailbox::mailboxes::{Inbox, Mail, MailId, Mailboxes, Scope, Summary},
     render::{Attachment, DecodedMail, ParsedMail, StepLimit},
     web::{
         previews::{
             mailpit_fields::{common, hidden, said},
             preview_cache::{HiddenRecipient, Preview},
         },
+        serve::app::App,
         when,
     },
 };
 
+/// Writes a mail in the form of lists and events.
+pub(super) fn item<M: Mailboxes>(
+    app: &App<M>,
+    scope: &Scope,
+    summary: &Summary,
+    gist: &Preview,
+    out: &mut Vec<u8>,
+) -> serde_json::Result<()> {
+    let (read, tags) = app.marks.of(summary.id);
+    // Within an inbox the other recipients stay hidden.
+    let is_told = |hidden: &&HiddenRecipient| match scope {
+        Scope::All => true,
+        _ => Inbox::of(&hidden.said, &app.config.domain).is_ok_and(|inbox| scope.contains(&inbox)),
+    };
+    let hidden = gist.hidden.iter().filter(is_told);
+    write_item(summary.id, (read, &tags), hidden, gist, out)
+}
+
 /// Writes a mail as an item of a list or an event. `hidden` lists the recipients that are missing from the
 /// head but that the client may see.
-pub(super) fn write_item<'a>(
+fn write_item<'a>(
     id: MailId,
     (read, tags): (bool, &[String]),
     hidden: impl Iterator<Item = &'a HiddenRecipient>,
