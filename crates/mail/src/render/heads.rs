@@ -5,7 +5,7 @@
 //! below are not read; pages say so ([`super::Notice::HeadCut`]), and the source view shows all of them. The
 //! walk over a mail's parts knows where each head is, so that bodies that look like heads are never cut.
 
-use super::mime::end_of_field;
+use memchr::memchr;
 
 /// Maximum size of one field in bytes, including its name and its folded lines. A thousand recipients take 60
 /// KiB.
@@ -49,6 +49,20 @@ impl HeadBudget {
         }
         (read, is_whole)
     }
+}
+
+/// Returns the end of a field: the end of the first line that is not followed by a continuation line, which
+/// begins with a blank.
+#[inline]
+pub(super) fn end_of_field(field: &[u8]) -> usize {
+    let mut at = 0;
+    while let Some(line_feed) = memchr(b'\n', &field[at..]) {
+        at += line_feed + 1;
+        if !matches!(field.get(at), Some(b' ' | b'\t')) {
+            return at;
+        }
+    }
+    field.len()
 }
 
 #[cfg(test)]

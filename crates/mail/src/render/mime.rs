@@ -20,7 +20,7 @@ use mail_parser::Encoding;
 use memchr::{memchr, memmem};
 
 use super::{
-    heads::{self, HeadBudget},
+    heads::{self, HeadBudget, end_of_field},
     parameters::{Parameters, token},
     until::{StepLimit, StepLimitReached},
 };
@@ -162,19 +162,6 @@ pub(super) fn fields(head: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
 /// Returns the value of the first field with this name.
 pub(super) fn first<'a>(head: &'a [u8], name: &str) -> Option<&'a [u8]> {
     fields(head).find(|(own, _)| own.eq_ignore_ascii_case(name.as_bytes())).map(|(_, value)| value)
-}
-
-/// Returns the end of a field: the end of the first line that is not followed by a continuation line, which
-/// begins with a blank.
-pub(super) fn end_of_field(field: &[u8]) -> usize {
-    let mut at = 0;
-    while let Some(line_feed) = memchr(b'\n', &field[at..]) {
-        at += line_feed + 1;
-        if !matches!(field.get(at), Some(b' ' | b'\t')) {
-            return at;
-        }
-    }
-    field.len()
 }
 
 /// Returns the position of the colon if a line begins with a field name: printable characters without a

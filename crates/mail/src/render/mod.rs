@@ -5,7 +5,7 @@
 //!                                                                      ├▶ html: its cost counted, cleaned
 //!                                                                      └▶ links, one-time codes
 //! ```
-//! All functions here map bytes to a value: no sockets, no clock, no state. The constants below and in
+//! All functions here map bytes to a value: no sockets, no clock, no state. The constants of `limits` and
 //! [`cost`] limit the cost of a hostile mail; a [`Notice`] tells the reader what a limit cut off. Callers
 //! with a clock, or with a client that may disconnect, pass a [`StepLimit`], and every loop charges its steps
 //! to the limit.
@@ -18,6 +18,7 @@ pub mod fields;
 pub mod findings;
 mod heads;
 pub mod html;
+mod limits;
 mod lists;
 mod mime;
 mod parameters;
@@ -33,23 +34,13 @@ use std::borrow::Cow;
 
 use mail_parser::HeaderName;
 
-use self::{bodies::Bodies, fields::Address, mime::Tree};
+pub(crate) use self::limits::cut;
+use self::{bodies::Bodies, fields::Address, limits::BODIES_MAX, mime::Tree};
 pub use self::{
+    limits::{ATTACHMENTS_MAX, HEADERS_MAX, PARSED_BYTES_MAX, TEXT_BYTES_MAX},
     parts::{Attachment, RawPart},
     until::{StepLimit, StepLimitReached},
 };
-
-/// Bytes of a mail that are parsed; the source view still shows all of a larger mail. This is less than half
-/// of `http-bytes-max`, the share of one client.
-pub const PARSED_BYTES_MAX: usize = 28 * 1024 * 1024;
-/// Maximum number of bytes at the beginning of a text that are shown.
-pub const TEXT_BYTES_MAX: usize = 1024 * 1024;
-/// Maximum number of fields of the head that are shown.
-pub const HEADERS_MAX: usize = 1000;
-/// Maximum number of attachments that are listed and can be fetched.
-pub const ATTACHMENTS_MAX: usize = 1000;
-/// Maximum number of bodies of one mail that are shown one after the other.
-const BODIES_MAX: usize = 100;
 
 /// Notice to the reader that a mail is shown incompletely or not as the sender meant it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -379,11 +370,6 @@ impl<'a> DecodedMail<'a> {
     pub fn attachment_bytes(&self, attachment: &Attachment) -> Cow<'_, [u8]> {
         parts::bytes(self.raw, &self.tree.parts[attachment.part as usize])
     }
-}
-
-/// Returns the beginning of a text, at most `bytes_max` bytes, without splitting a character.
-pub(crate) fn cut(text: &str, bytes_max: usize) -> &str {
-    &text[..text.floor_char_boundary(bytes_max)]
 }
 
 #[cfg(test)]

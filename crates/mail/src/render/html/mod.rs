@@ -13,7 +13,9 @@
 //! - the frame's Content-Security-Policy allows it to fetch only the mail's own pictures, or only pictures
 //!   after the reader asked for remote content.
 
+mod document;
 mod escape;
+mod pictures;
 #[cfg(test)]
 mod tests;
 
@@ -24,15 +26,19 @@ use html5ever::{Attribute, QualName, interface::QuirksMode, ns};
 use super::{
     StepLimit,
     cost::{self, HtmlLimit},
-    css::{Css, CssLimit},
+    css::Css,
     cut,
     lists::{self, Element, RemovalReason},
     sources::{RemoteHost, Source, Sources, is_one_of, scheme},
     tree::{Content, Id, Step, Tree},
 };
 
+pub use document::{DisplayOptions, RemoteContent, RemovedCounts, SanitizedHtml};
 use escape::{HEAD, escape_text, escape_value};
 pub(crate) use escape::{escape, of_text};
+pub use pictures::is_image;
+pub(crate) use pictures::picture_type;
+pub(super) use pictures::pictures;
 
 /// Maximum number of bytes at the beginning of the HTML that are sanitized and shown.
 pub const HTML_BYTES_MAX: usize = 2 * 1024 * 1024;
@@ -47,124 +53,6 @@ const BOXES_BYTES_MAX: usize = 256 * 1024;
 
 /// Steps charged for a node in addition to its bytes.
 const STEPS_A_NODE: usize = 16;
-
-/// Permission for the frame to fetch remote content of the mail.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum RemoteContent {
-    /// Nothing is fetched before the reader asks: a fetched image reveals to the sender that the mail was
-    /// read, and where.
-    #[default]
-    Blocked,
-    /// The reader asked for remote content.
-    Loaded,
-}
-
-/// Options for showing HTML.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct DisplayOptions<'a> {
-    /// Permission to fetch remote content.
-    pub remote: RemoteContent,
-    /// Shows the mail in dark colours: by the mail's own rules, or with inverted colours if it has none.
-    pub dark: bool,
-    /// Base path of the mail's attachments, which are at `PART/NAME` below it.
-    pub pictures: &'a str,
-}
-
-/// Sanitized HTML.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SanitizedHtml {
-    /// The whole document; empty if a limit was exceeded.
-    pub html: String,
-    /// Number of remote items of the mail that can be fetched on request.
-    pub remote_items: usize,
-    /// Hosts of these items, each once, at most `HOSTS_MAX`.
-    pub remote_hosts: Vec<String>,
-    /// Counts of removed items.
-    pub taken: RemovedCounts,
-    /// True if only the beginning of the HTML is included.
-    pub cut: bool,
-    /// Limit that kept the HTML from being shown, if any.
-    pub over: Option<HtmlLimit>,
-    /// Limit that cut the style sheets, if any.
-    pub css_over: Option<CssLimit>,
-    /// True if the mail has colours of its own for dark mode.
-    pub has_dark: bool,
-}
-
-/// Counts of removed items by kind.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct RemovedCounts {
-    /// Scripts, and attributes and links that run them.
-    pub scripts: usize,
-    /// Forms and their fields.
-    pub forms: usize,
-    /// Frames, plug-ins, audio, video and drawings.
-    pub embedded: usize,
-    /// Remote fonts.
-    pub fonts: usize,
-    /// Remote style sheets.
-    pub imports: usize,
-    /// Declarations and rules that fetch, ran code in some browser, or are unknown.
-    pub styles: usize,
-    /// Redirects by meta refresh.
-    pub redirects: usize,
-}
-
-impl RemovedCounts {
-    /// Lists the nonzero counts in words: "2 scripts", "1 form".
-    #[must_use]
-    pub fn in_words(&self) -> Vec<String> {
-        let counted = [
-            (self.scripts, "script", "scripts"),
-            (self.forms, "part of a form", "parts of forms"),
-            (self.embedded, "embedded object", "embedded objects"),
-            (self.fonts, "web font", "web fonts"),
-            (self.imports, "linked style sheet", "linked style sheets"),
-            (self.styles, "style that loads or runs", "styles that load or run"),
-            (self.redirects, "redirection", "redirections"),
-        ];
-        let some = counted.iter().filter(|(n, ..)| *n > 0);
-        some.map(|(n, one, many)| format!("{n} {}", if *n == 1 { one } else { many })).collect()
-    }
-
-    fn count(&mut self, why: RemovalReason) {
-        match why {
-            RemovalReason::Script => self.scripts += 1,
-            RemovalReason::Form => self.forms += 1,
-            RemovalReason::Embedded => self.embedded += 1,
-            RemovalReason::Import => self.imports += 1,
-            RemovalReason::Redirect => self.redirects += 1,
-            RemovalReason::Nothing => {}
-        }
-    }
-
-    fn add(&mut self, other: Self) {
-        self.fonts += other.fonts;
-        self.imports += other.imports;
-        self.styles += other.styles;
-    }
-}
-
-impl SanitizedHtml {
-    /// Returns the Content-Security-Policy with which the frame is served. The frame has our origin, so that
-    /// our page can read its height and its pictures are same-site. This is safe as long as no script runs in
-    /// the frame, which three measures ensure (decision 051).
-    #[must_use]
-    pub fn content_security_policy(remote: RemoteContent) -> &'static str {
-        match remote {
-            RemoteContent::Blocked => {
-                "default-src 'none'; img-src 'self' data:; style-src 'unsafe-inline'; base-uri 'none'; \
-                 form-action 'none'; frame-ancestors 'self'; \
-                 sandbox allow-same-origin allow-popups allow-popups-to-escape-sandbox"
-            }
-            RemoteContent::Loaded => {
-                "default-src 'none'; img-src 'self' data: https: http:; style-src 'unsafe-inline'; base-uri 'none'; \
-                 form-action 'none'; frame-ancestors 'self'; \
-                 sandbox allow-same-origin allow-popups allow-popups-to-escape-sandbox"
-            }
-        }
-    }
-}
 
 /// Added in dark mode if the mail has no dark rules: inverts all colours, and inverts pictures back.
 const TURNED: &str = "<style>html{background:#fff;filter:invert(1) hue-rotate(180deg)}\
@@ -513,59 +401,4 @@ fn target(href: &str) -> Target<'_> {
         Some(scheme) if is_one_of(scheme, &["javascript", "vbscript"]) => Target::Script,
         _ => Target::Nothing,
     }
-}
-
-/// Returns whether a browser shows a type as a picture and never runs it; SVG is not included.
-#[must_use]
-pub fn is_image(content_type: &str) -> bool {
-    matches!(
-        content_type,
-        "image/png" | "image/jpeg" | "image/jpg" | "image/gif" | "image/webp" | "image/bmp" | "image/avif"
-    )
-}
-
-/// Returns the media type under which a part is served when the mail uses it as a picture: the part's own
-/// type or, if that is unknown, the type of its file extension. An `<img>` shows an SVG without running
-/// scripts or fetching anything (SVG 2, 2.5).
-pub(crate) fn picture_type(attachment: &super::Attachment) -> Option<&str> {
-    match &*attachment.content_type {
-        kind if is_image(kind) || kind == "image/svg+xml" => Some(kind),
-        "application/octet-stream" => {
-            let (_, end) = attachment.filename.rsplit_once('.')?;
-            Some(match &*end.to_ascii_lowercase() {
-                "png" => "image/png",
-                "jpg" | "jpeg" => "image/jpeg",
-                "gif" => "image/gif",
-                "webp" => "image/webp",
-                "bmp" => "image/bmp",
-                "avif" => "image/avif",
-                "svg" => "image/svg+xml",
-                _ => return None,
-            })
-        }
-        _ => None,
-    }
-}
-
-/// Returns the paths of the mail's own pictures, by Content-ID.
-pub(super) fn pictures<'a>(
-    attachments: impl Iterator<Item = &'a super::Attachment>,
-    below: &str,
-) -> HashMap<String, String> {
-    let named = attachments.filter(|attachment| picture_type(attachment).is_some());
-    let path = |attachment: &super::Attachment| {
-        let name =
-            percent_encoding::utf8_percent_encode(&attachment.filename, percent_encoding::NON_ALPHANUMERIC);
-        // A browser shows a picture only if it is sent with an image type.
-        let as_picture = if is_image(&attachment.content_type) { "" } else { "?picture=1" };
-        format!("{below}/{}/{name}{as_picture}", attachment.part)
-    };
-    let mut pictures = HashMap::new();
-    for attachment in named {
-        if let Some(id) = &attachment.content_id {
-            // The first of several pictures with the same Content-ID is used.
-            pictures.entry(id.clone()).or_insert_with(|| path(attachment));
-        }
-    }
-    pictures
 }
