@@ -7,7 +7,7 @@ use engine::cores::clock;
 use super::duration;
 use crate::{
     mailbox::mailboxes::{MailId, Mailboxes},
-    web::serve::{answer::Fault, app::App},
+    web::serve::{app::App, fault::Fault},
 };
 
 /// Longest delay of a requested deletion (`delete=`).

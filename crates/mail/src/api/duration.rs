@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::web::serve::answer::Fault;
+use crate::web::serve::fault::Fault;
 
 /// Parses a duration. A duration longer than `most` is an error: silently shortening a wait would make a test
 /// fail in a confusing way.

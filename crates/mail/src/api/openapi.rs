@@ -15,8 +15,9 @@ use super::routes::{GET, Group, Routes};
 use crate::{
     mailbox::mailboxes::Mailboxes,
     web::serve::{
-        answer::{self, Fault},
+        answer,
         app::{App, Site},
+        fault::Fault,
     },
 };
 

@@ -1,6 +1,6 @@
 //! Refusals that several APIs have in common.
 
-use crate::web::serve::answer::Fault;
+use crate::web::serve::fault::Fault;
 
 /// Refuses to release mail, which Mailpit and MailHog can do.
 pub(super) async fn not_released() -> Fault {

@@ -15,7 +15,7 @@ use crate::{
     mailbox::mailboxes::{Mailboxes, Scope},
     web::{
         live::{LiveEvent, ScopeEvents},
-        serve::{answer::Fault, app::App, client::Client},
+        serve::{app::App, client::Client, fault::Fault},
     },
 };
 

@@ -18,7 +18,7 @@ use crate::{
     search::{self, Query, Term, Verdict},
     web::{
         live::{LiveEvent, ScopeEvents},
-        serve::{answer::Fault, app::App, client::Client, jobs::ChargedMail},
+        serve::{app::App, client::Client, fault::Fault, jobs::ChargedMail},
     },
 };
 

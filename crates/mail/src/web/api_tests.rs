@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use sha2::Digest as _;
 
 use crate::mailbox::mailboxes::{Mailboxes, Scope};
-use crate::web::{Config, serve::access, tests::Site};
+use crate::web::{Config, Token, tests::Site};
 
 const INBOX: &str = "/api/v2/domains/public/inboxes/ann";
 
@@ -279,7 +279,7 @@ fn m21_mailhogs_clients_are_answered() {
 fn who_asks_from_a_network_of_readers_sees_all_and_through_a_strangers_proxy_nobody() {
     let network = |text: &str| -> Network { text.parse().unwrap() };
     // The request counts as remote, so a token is required.
-    let token = || Some(access::Token::new("0123456789abcdef").unwrap());
+    let token = || Some(Token::new("0123456789abcdef").unwrap());
     let others =
         Site::with(Config { token: token(), readers: vec![network("192.0.2.0/24")], ..Config::default() });
     assert_eq!(others.get("/api/v1/messages").status, 401);

@@ -7,7 +7,7 @@ use engine::cores::clock;
 
 use crate::web::{
     previews::preview_cache::Preview,
-    serve::{answer::Fault, app::App, client::Client, scope::segment},
+    serve::{app::App, client::Client, fault::Fault, scope::segment},
     when::{self, ShortText},
 };
 use crate::{

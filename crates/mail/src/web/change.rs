@@ -15,7 +15,7 @@ use percent_encoding::percent_decode_str;
 use crate::mailbox::mailboxes::{MailId, Mailboxes, Scope, Summary};
 use crate::web::{
     board::path_of,
-    serve::{answer::Fault, app::App, client::Client, request_body::ChargedBody, scope::RequestScope},
+    serve::{app::App, client::Client, fault::Fault, request_body::ChargedBody, scope::RequestScope},
     undo_delete::LEAVING_MAX,
 };
 

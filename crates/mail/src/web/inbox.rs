@@ -13,9 +13,10 @@ use serde::Deserialize;
 use crate::web::{
     board::{Board, ListPage, ROW_BYTES, Row, name_of, path_of},
     serve::{
-        answer::{self, Fault, inbox_tag, public},
+        answer::{self, inbox_tag, public},
         app::{App, Site},
         client::Client,
+        fault::Fault,
         scope::RequestScope,
     },
 };

@@ -27,8 +27,8 @@ use futures_util::stream;
 use crate::web::{
     previews::preview_cache::Preview,
     serve::{
-        answer::Fault, app::App, budget::BudgetGuard, charged_buffer::ChargedBuffer, client::Client,
-        counters::Counter, jobs::ChargedMail,
+        app::App, budget::BudgetGuard, charged_buffer::ChargedBuffer, client::Client, counters::Counter,
+        fault::Fault, jobs::ChargedMail,
     },
 };
 use crate::{

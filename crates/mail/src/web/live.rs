@@ -24,9 +24,9 @@ use crate::mailbox::mailboxes::{Event, Inbox, MailId, Mailboxes, RemainingName, 
 use crate::web::{
     board::{Row, RowPage, path_of},
     serve::{
-        answer::Fault,
         app::{App, ListenerSlot},
         client::Client,
+        fault::Fault,
         scope::RequestScope,
     },
 };

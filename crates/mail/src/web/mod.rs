@@ -59,9 +59,9 @@ use crate::{
 pub use crate::{
     search::index::IndexLocation,
     web::serve::{
-        access::{Token, TokenTooShort},
         answer::{inbox_tag, mail_tag},
         config::Config,
+        token::{Token, TokenTooShort},
     },
 };
 

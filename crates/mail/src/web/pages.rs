@@ -12,9 +12,10 @@ use serde::Deserialize;
 
 use crate::mailbox::mailboxes::{Mailboxes, Scope, Totals};
 use crate::web::serve::{
-    access::{AllMail, WHO_SEES},
-    answer::{Fault, page, public},
+    access::AllMail,
+    answer::{page, public},
     app::{App, Site},
+    fault::{Fault, WHO_SEES},
     scope::segment,
 };
 

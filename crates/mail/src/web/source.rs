@@ -13,7 +13,7 @@ use axum::{
 use futures_util::stream;
 
 use crate::mailbox::mailboxes::{MailId, Mailboxes, PieceLocation, Scope};
-use crate::web::serve::{answer::Fault, app::App, budget::BudgetGuard, client::Client, counters::Counter};
+use crate::web::serve::{app::App, budget::BudgetGuard, client::Client, counters::Counter, fault::Fault};
 
 /// Maximum time that a started response waits for room for its next piece.
 const ROOM_TIME_MAX: Duration = Duration::from_secs(10);

@@ -24,7 +24,7 @@ use std::{
 
 use crate::mailbox::mailboxes::{Inbox, MailId, Mailboxes, Scope, Summary};
 use crate::web::serve::{
-    answer::Fault,
+    fault::Fault,
     app::App,
     client::Client,
     counters::{Counter, Counters},

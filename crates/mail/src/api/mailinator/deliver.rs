@@ -25,7 +25,7 @@ use crate::{
     mailbox::mailboxes::{Mailboxes, Scope},
     web::{
         live::{LiveEvent, ScopeEvents},
-        serve::{answer::Fault, app::App, client::Client, request_body::ChargedBody, scope::QueryParams},
+        serve::{app::App, client::Client, fault::Fault, params::QueryParams, request_body::ChargedBody},
     },
 };
 

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use crate::{
     mailbox::mailboxes::{Mailboxes, Scope},
     smtp::address::fold_domain,
-    web::serve::{access::RequestSource, answer::Fault, app::App},
+    web::serve::{app::App, fault::Fault, request_source::RequestSource},
 };
 
 /// Domain and optional inbox of a path. A request without access to them is refused.

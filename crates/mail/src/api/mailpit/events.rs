@@ -19,7 +19,7 @@ use crate::{
     mailbox::mailboxes::{Mailboxes, Scope},
     web::{
         live::LiveEvent,
-        serve::{answer::Fault, app::App, client::Client, scope::RequestScope},
+        serve::{app::App, client::Client, fault::Fault, scope::RequestScope},
     },
 };
 

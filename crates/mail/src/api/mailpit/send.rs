@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::{
     api::refusals::one_line,
     mailbox::mailboxes::{Mailboxes, Scope},
-    web::serve::{answer::Fault, app::App, client::Client, request_body::ChargedBody, scope::RequestScope},
+    web::serve::{app::App, client::Client, fault::Fault, request_body::ChargedBody, scope::RequestScope},
 };
 
 /// Largest request body that submits a mail, base64 included.

@@ -25,7 +25,7 @@ use std::{
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
 use crate::web::serve::{
-    answer::Fault,
+    fault::Fault,
     app::App,
     client::Client,
     counters::{Counter, Counters},

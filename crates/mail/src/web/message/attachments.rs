@@ -13,12 +13,7 @@ use serde::Deserialize;
 
 use super::{fetch, named};
 use crate::web::{
-    serve::{
-        answer::Fault,
-        app::App,
-        client::Client,
-        scope::{PathParams, RequestScope},
-    },
+    serve::{app::App, client::Client, fault::Fault, params::PathParams, scope::RequestScope},
     source::source,
 };
 use crate::{

@@ -21,13 +21,15 @@ use crate::web::{
     board::{Board, ListPage, ROW_BYTES},
     previews::rendered_cache::{RenderKey, RenderedHtml},
     serve::{
-        access::{RequestInitiator, asker},
-        answer::{self, Fault, inbox_tag, mail_tag, public},
+        answer::{self, inbox_tag, mail_tag, public},
         app::{App, Site},
         client::Client,
         counters::Counter,
+        fault::Fault,
         jobs::ChargedMail,
-        scope::{PathParams, RequestScope, segment},
+        params::PathParams,
+        request_source::{RequestInitiator, asker},
+        scope::{RequestScope, segment},
     },
     when::{self, ShortText},
 };

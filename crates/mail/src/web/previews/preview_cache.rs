@@ -24,7 +24,7 @@ use std::{
 };
 
 use crate::web::serve::{
-    answer::Fault,
+    fault::Fault,
     app::App,
     client::Client,
     counters::{Counter, Counters},

@@ -13,83 +13,33 @@
 //!   host names. For a request through a trusted proxy, the address that the proxy names is checked; a request through
 //!   any other proxy has no such access.
 //!
-//! [`WHO_SEES`] states the same rules as they appear on pages, in refusals and in the guide.
+//! [`super::fault::WHO_SEES`] states the same rules as they appear on pages, in refusals and in the guide.
 //!
 //! Changes that a page of another site makes a browser send are refused (`Sec-Fetch-Site`, `Origin`). A
 //! request that changes something counts as a change whatever its method: Mailinator's clients delete by `GET
 //! …?delete=1m`, and any page can make a browser send a GET to any address (`<img src=…>`).
 
-use std::{net::IpAddr, sync::Arc};
+use std::sync::Arc;
 
 use axum::{
-    extract::{ConnectInfo, FromRequestParts, Query, Request},
-    http::{Extensions, HeaderMap, HeaderName, Method, Uri, header, request::Parts},
+    extract::{FromRequestParts, Query, Request},
+    http::{HeaderMap, Method, Uri, header, request::Parts},
 };
-use base64::{Engine as _, prelude::BASE64_STANDARD};
-use subtle::ConstantTimeEq;
 
 use super::{
-    answer::Fault,
     app::App,
-    connections::Peer,
     counters::Counter,
+    fault::Fault,
+    request_source::{
+        RequestInitiator, RequestSource, asker, host_name, is_for_a_picture, is_local_name, is_this_machine,
+    },
     silent_proxy::{NoteOutcome, ProxySign},
+    token,
 };
 use crate::mailbox::mailboxes::{Mailboxes, Scope};
 
 /// Maximum number of this service's host names that a refusal lists.
 const HOSTS_NAMED_MAX: usize = 10;
-/// Shortest token; a shorter one could be guessed.
-const TOKEN_BYTES_MIN: usize = 16;
-
-/// Table of the access rules for any listening address, with three columns: the client, one inbox, all mail
-/// together. A test compares the guide's table with this one.
-pub(crate) const WHO_SEES: [(&str, &str, &str); 5] = [
-    (
-        "this machine, by 127.0.0.1, ::1 or localhost",
-        "yes",
-        "yes, unless a token is configured or a proxy was noticed that does not name its clients",
-    ),
-    ("clients with the token (token-file)", "yes", "yes"),
-    (
-        "an address in mail-readers",
-        "yes",
-        "yes, unless it was noticed to be a proxy that does not name its clients",
-    ),
-    ("an address that a proxy in trusted-proxies names", "yes", "if that address is in mail-readers"),
-    ("any other address, and clients behind any other proxy", "yes", "no"),
-];
-
-/// A secret token. `Debug` does not show it, and it is never logged.
-#[derive(Clone)]
-pub struct Token(Arc<str>);
-
-/// The token is shorter than 16 characters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the token is too short: at least {TOKEN_BYTES_MIN} characters are needed")]
-pub struct TokenTooShort;
-
-impl Token {
-    /// Creates a token from a secret.
-    ///
-    /// # Errors
-    /// [`TokenTooShort`] if the secret has fewer than 16 bytes.
-    pub fn new(secret: &str) -> Result<Self, TokenTooShort> {
-        if secret.len() < TOKEN_BYTES_MIN { Err(TokenTooShort) } else { Ok(Self(secret.into())) }
-    }
-
-    /// Compares in constant time, so that the duration does not reveal where a guess differs; the length is
-    /// not secret.
-    fn is(&self, guess: &str) -> bool {
-        self.0.as_bytes().ct_eq(guess.as_bytes()).into()
-    }
-}
-
-impl std::fmt::Debug for Token {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Token(…)")
-    }
-}
 
 /// Access of a client to all mail, as shown on a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -162,7 +112,7 @@ impl<M: Mailboxes> App<M> {
     /// Returns whether a request may see more than one inbox, for a page that links to lists of many inboxes.
     pub(crate) fn may_see_all(&self, headers: &HeaderMap, query: Option<&str>, from: RequestSource) -> bool {
         let is_known = match &self.config.token {
-            Some(token) => given(headers, query).iter().any(|guess| token.is(guess)),
+            Some(token) => token::given(headers, query).iter().any(|guess| token.is(guess)),
             None => is_this_machine(headers, from.peer) && !self.silent_proxies.has(from.asker),
         };
         is_known || self.is_reader(headers, from)
@@ -302,204 +252,11 @@ impl<M: Mailboxes> App<M> {
     }
 }
 
-/// Source of a request: the peer of the connection, and the client that it names if it is a trusted proxy.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct RequestSource {
-    pub(crate) peer: Peer,
-    pub(crate) asker: IpAddr,
-}
-
-impl RequestSource {
-    /// Reads the peer and the client from a request's extensions.
-    pub(crate) fn of(extensions: &Extensions) -> Self {
-        let peer = extensions.get().map_or(super::scope::NOBODY, |ConnectInfo(peer)| *peer);
-        let asker = extensions.get::<httpd::Client>().map_or(peer.0.ip(), |client| client.0);
-        Self { peer, asker }
-    }
-
-    /// Returns whether an untrusted proxy states that it forwards the request.
-    fn is_spoken_for(&self, headers: &HeaderMap) -> bool {
-        self.asker == self.peer.0.ip() && through_a_proxy(headers)
-    }
-}
-
-/// Initiator of a request, as far as the request's headers show it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum RequestInitiator {
-    /// Our own page, the person at the browser, or a program that is not a browser.
-    OwnPageOrProgram,
-    /// A page of another origin.
-    AnotherSite,
-    /// A browser that does not reveal the initiator: a GET has no `Origin`, and has `Sec-Fetch-Site` only if
-    /// its address is trustworthy (https, and this machine; Fetch Metadata, 2).
-    UntoldBrowser,
-}
-
-/// Determines the [`RequestInitiator`] of a request.
-pub(crate) fn asker(headers: &HeaderMap) -> RequestInitiator {
-    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
-    if let Some(site) = text(HeaderName::from_static("sec-fetch-site")) {
-        return match site {
-            "same-origin" | "none" => RequestInitiator::OwnPageOrProgram,
-            _ => RequestInitiator::AnotherSite,
-        };
-    }
-    if let Some(origin) = text(header::ORIGIN) {
-        let host = origin.split_once("://").map_or(origin, |(_, host)| host);
-        return match text(header::HOST) == Some(host) {
-            true => RequestInitiator::OwnPageOrProgram,
-            false => RequestInitiator::AnotherSite,
-        };
-    }
-    // Every browser's user agent begins with this, and no page can change it in a request without a CORS
-    // preflight.
-    match text(header::USER_AGENT) {
-        Some(name) if name.starts_with("Mozilla/") => RequestInitiator::UntoldBrowser,
-        _ => RequestInitiator::OwnPageOrProgram,
-    }
-}
-
-/// Returns whether a browser fetches a subresource of a page, such as a picture. A mail's frame has our
-/// origin, but the reader did not choose the pictures that a mail names. Requests of our script have the
-/// destination `empty`, links `document`.
-fn is_for_a_picture(headers: &HeaderMap) -> bool {
-    headers
-        .get(HeaderName::from_static("sec-fetch-dest"))
-        .is_some_and(|dest| dest != "document" && dest != "empty")
-}
-
 /// Returns whether a query has `delete=`, which lists, mails and waits accept.
 fn asks_to_delete(uri: &Uri) -> bool {
     // Decoded as in the handlers: `%64elete` is `delete`.
     match Query::<Vec<(String, String)>>::try_from_uri(uri) {
         Ok(Query(pairs)) => pairs.iter().any(|(name, _)| name == "delete"),
         Err(_) => true,
-    }
-}
-
-/// Returns all tokens in a request.
-fn given(headers: &HeaderMap, query: Option<&str>) -> Vec<String> {
-    let mut given = Vec::new();
-    if let Some(value) = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()) {
-        match value.split_once(' ') {
-            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("bearer") => {
-                given.push(rest.trim().to_owned())
-            }
-            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("basic") => {
-                let decoded =
-                    BASE64_STANDARD.decode(rest.trim()).ok().and_then(|b| String::from_utf8(b).ok());
-                given
-                    .extend(decoded.and_then(|d| d.split_once(':').map(|(_, password)| password.to_owned())));
-            }
-            _ => given.push(value.to_owned()),
-        }
-    }
-    for pair in query.unwrap_or_default().split('&') {
-        if let Some(value) = pair.strip_prefix("token=") {
-            given.push(percent_encoding::percent_decode_str(value).decode_utf8_lossy().into_owned());
-        }
-    }
-    given
-}
-
-/// Returns whether the request has a header that proxies or proxy services add.
-fn through_a_proxy(headers: &HeaderMap) -> bool {
-    const NAMES: [&str; 7] = [
-        "forwarded",
-        "via",
-        "x-real-ip",
-        "x-client-ip",
-        "true-client-ip",
-        "cf-connecting-ip",
-        "x-original-host",
-    ];
-    headers.keys().any(|name| name.as_str().starts_with("x-forwarded-") || NAMES.contains(&name.as_str()))
-}
-
-fn is_this_machine(headers: &HeaderMap, peer: Peer) -> bool {
-    let host = headers.get(header::HOST).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    peer.0.ip().is_loopback() && !through_a_proxy(headers) && is_this_machines_name(host_name(host))
-}
-
-/// Returns whether the name refers to this machine only: `localhost` (RFC 6761, 6.3), or a loopback or
-/// unspecified address.
-pub(crate) fn is_this_machines_name(name: &str) -> bool {
-    name.eq_ignore_ascii_case("localhost")
-        || name
-            .trim_matches(['[', ']'])
-            .parse::<IpAddr>()
-            .is_ok_and(|address| address.to_canonical().is_loopback() || address.is_unspecified())
-}
-
-/// Returns a `Host` without its port, and without a dot at the end of the name.
-pub(crate) fn host_name(host: &str) -> &str {
-    let name = match host.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
-        _ => host,
-    };
-    name.strip_suffix('.').unwrap_or(name)
-}
-
-/// Returns whether the name is an address, or `localhost` (RFC 6761, 6.3).
-fn is_local_name(name: &str) -> bool {
-    name.eq_ignore_ascii_case("localhost") || name.trim_matches(['[', ']']).parse::<IpAddr>().is_ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
-        pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
-    }
-
-    #[test]
-    fn a_token_comes_in_four_ways() {
-        let secret = "0123456789abcdef";
-        for (pairs, query) in [
-            (&[("authorization", secret)][..], None),
-            (&[("authorization", "Bearer 0123456789abcdef")], None),
-            (&[("authorization", "Basic YW55b25lOjAxMjM0NTY3ODlhYmNkZWY=")], None),
-            (&[], Some("x=1&token=0123456789abcdef")),
-        ] {
-            assert!(
-                given(&headers(pairs), query).iter().any(|g| Token::new(secret).unwrap().is(g)),
-                "{pairs:?}"
-            );
-        }
-        assert!(Token::new("short").is_err());
-        assert_eq!(format!("{:?}", Token::new(secret).unwrap()), "Token(…)");
-    }
-
-    #[test]
-    fn the_refusal_names_what_would_let_them_in() {
-        let fault = Fault::OnlyFromHere("172.18.0.3".parse().unwrap()).to_string();
-        assert!(fault.contains("--mail-readers") && fault.contains("172.18.0.3"), "{fault}");
-    }
-
-    #[test]
-    fn the_guide_has_the_table() {
-        let guide = include_str!("../../../../../docs/guide/mail.md");
-        for (who, one, all) in WHO_SEES {
-            let row = format!("| {who} | {one} | {all} |");
-            assert!(guide.contains(&row), "{row}");
-        }
-    }
-
-    #[test]
-    fn only_this_machine_is_this_machine() {
-        let here = Peer("127.0.0.1:5".parse().unwrap());
-        let there = Peer("192.0.2.1:5".parse().unwrap());
-        let from = |pairs: &[(&'static str, &str)], peer| is_this_machine(&headers(pairs), peer);
-        assert!(from(&[("host", "localhost:8025")], here));
-        assert!(from(&[("host", "[::1]:8025")], here));
-        assert!(from(&[("host", "127.0.0.1")], here));
-        assert!(!from(&[("host", "localhost")], there));
-        assert!(from(&[("host", "0.0.0.0:8025")], here));
-        assert!(!from(&[("host", "rebound.test:8025")], here));
-        assert!(!from(&[("host", "192.0.2.7:8025")], here), "a visitor of a proxy's address");
-        assert!(!from(&[("host", "localhost"), ("x-forwarded-proto", "https")], here));
-        assert!(!from(&[("host", "localhost"), ("x-forwarded-for", "192.0.2.1")], here));
-        assert!(!from(&[], here));
     }
 }

@@ -12,7 +12,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use sha2::{Digest as _, Sha256};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{answer::Fault, scope::PathParams};
+use super::{fault::Fault, params::PathParams};
 
 /// Style sheet of every page.
 pub(crate) const STYLE: &str = include_str!("../../../../../web/mail/style.css");

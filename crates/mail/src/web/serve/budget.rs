@@ -21,9 +21,9 @@ use engine::share::{ClientBudget, CommonPart, Share};
 use tokio::sync::Notify;
 
 use super::{
-    answer::Fault,
     client::Client,
     counters::{Counter, Counters},
+    fault::Fault,
 };
 use crate::mailbox::mailboxes::{ReadBudget, Unavailable};
 

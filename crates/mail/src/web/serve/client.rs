@@ -3,18 +3,13 @@
 use std::{
     convert::Infallible,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
-    sync::Arc,
 };
 
 use axum::{
     extract::FromRequestParts,
     http::{Extensions, request::Parts},
 };
-
 use engine::{accounts::ClientKey, network::Network};
-
-use super::app::App;
-use crate::mailbox::mailboxes::Mailboxes;
 
 /// Placeholder for an unknown client.
 const NOBODY: httpd::Client = httpd::Client(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
@@ -58,10 +53,10 @@ impl Client {
     }
 }
 
-impl<M: Mailboxes> FromRequestParts<Arc<App<M>>> for Client {
+impl<S: Send + Sync> FromRequestParts<S> for Client {
     type Rejection = Infallible;
 
-    async fn from_request_parts(parts: &mut Parts, _: &Arc<App<M>>) -> Result<Self, Infallible> {
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
         Ok(Self::asking(&parts.extensions))
     }
 }

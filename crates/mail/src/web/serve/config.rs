@@ -4,12 +4,19 @@ use std::{sync::Arc, time::Duration};
 
 use engine::{network::Network, share::ClientBudget, tls::CertificateSource};
 
-use crate::{search::index::IndexLocation, web::serve::access::Token};
+use crate::{search::index::IndexLocation, web::serve::token::Token};
 
 /// Maximum number of mails rendered at the same time outside of the web's own thread.
 pub(crate) const RENDER_THREADS_MAX: usize = 4;
 /// Maximum number of searches that read and parse mails at the same time.
 pub(crate) const SEARCH_THREADS_MAX: usize = 2;
+/// Total size of the mails that are parsed at the same time, for renders and for searches each. The parser's
+/// copies take up to three times as much; four of the largest mails at once took 450 MB.
+pub(crate) const PARSING_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// Number of bytes that one permit covers.
+pub(crate) const PERMIT_BYTES: usize = 1024;
+/// Number of permits for [`PARSING_BYTES_MAX`].
+pub(crate) const PARSING_PERMITS: usize = PARSING_BYTES_MAX / PERMIT_BYTES;
 /// Largest form or JSON document; mails submitted through the API have their own limit.
 pub(crate) const BODY_BYTES_MAX: usize = 64 * 1024;
 

@@ -21,9 +21,9 @@ use std::{
 use tokio::sync::oneshot;
 
 use super::{
-    answer::Fault,
     client::Client,
     counters::{Counter, Counters},
+    fault::Fault,
 };
 
 /// One client may have 1/`CLIENT_SHARE` of the waiting jobs.

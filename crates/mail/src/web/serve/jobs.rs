@@ -21,7 +21,14 @@ use std::{
 
 use engine::cores::clock;
 
-use super::{answer::Fault, app::App, budget::BudgetGuard, client::Client, counters::Counter};
+use super::{
+    app::App,
+    budget::BudgetGuard,
+    client::Client,
+    config::{PARSING_PERMITS, PERMIT_BYTES},
+    counters::Counter,
+    fault::Fault,
+};
 use crate::{
     mailbox::mailboxes::{Mail, MailId, Mailboxes, Scope},
     render::StepLimit,
@@ -33,14 +40,6 @@ use crate::{
 const RENDER_HERE_BYTES_MAX: usize = 16 * 1024;
 /// Processor time for the HTML of one mail; HTML within the cost limits takes a tenth of it.
 const RENDER_TIME_MAX: Duration = Duration::from_secs(2);
-
-/// Total size of the mails that are parsed at the same time, for renders and for searches each. The parser's
-/// copies take up to three times as much; four of the largest mails at once took 450 MB.
-pub(crate) const PARSING_BYTES_MAX: usize = 32 * 1024 * 1024;
-/// Number of bytes that one permit covers.
-const PERMIT_BYTES: usize = 1024;
-/// Number of permits for [`PARSING_BYTES_MAX`].
-pub(crate) const PARSING_PERMITS: usize = PARSING_BYTES_MAX / PERMIT_BYTES;
 
 fn permits(bytes: usize) -> u32 {
     u32::try_from((bytes / PERMIT_BYTES).clamp(1, PARSING_PERMITS)).unwrap_or(u32::MAX)

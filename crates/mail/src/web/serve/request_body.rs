@@ -11,7 +11,7 @@ use futures_util::StreamExt;
 
 use crate::mailbox::mailboxes::Mailboxes;
 use crate::web::serve::{
-    answer::Fault, app::App, budget::BudgetGuard, client::Client, config::BODY_BYTES_MAX,
+    app::App, budget::BudgetGuard, client::Client, config::BODY_BYTES_MAX, fault::Fault,
 };
 
 /// A body of at most `BYTES_MAX` bytes. Longer bodies, and bodies that do not fit the budget, are refused.

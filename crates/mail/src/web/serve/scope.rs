@@ -4,19 +4,15 @@
 //! inboxes of that domain with this prefix, `*@example.org` is the whole domain, `*@*` is all mail. A star
 //! within quotes is an ordinary character.
 
-use std::{
-    net::{IpAddr, Ipv4Addr, SocketAddr},
-    sync::Arc,
-};
+use std::sync::Arc;
 
 use axum::{
-    extract::{FromRequestParts, Path, Query, RawPathParams},
+    extract::{FromRequestParts, RawPathParams},
     http::request::Parts,
 };
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use serde::de::DeserializeOwned;
 
-use super::{access::RequestSource, answer::Fault, app::App, connections::Peer};
+use super::{app::App, fault::Fault, request_source::RequestSource};
 use crate::{
     mailbox::mailboxes::{Inbox, Mailboxes, Scope},
     smtp::address::{self, AddressFault, fold_domain},
@@ -84,41 +80,6 @@ impl<M: Mailboxes> FromRequestParts<Arc<App<M>>> for RequestScope {
             app.check_wide(&parts.headers, parts.uri.query(), from)?;
         }
         Ok(Self(scope))
-    }
-}
-
-/// Placeholder for an unknown peer: the unspecified address.
-pub(crate) const NOBODY: Peer = Peer(SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0));
-
-/// Parameters of the path; a path whose parameters cannot be parsed is not found.
-pub(crate) struct PathParams<T>(pub(crate) T);
-
-impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for PathParams<T> {
-    type Rejection = Fault;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Fault> {
-        match Path::<T>::from_request_parts(parts, state).await {
-            Ok(Path(params)) => Ok(Self(params)),
-            Err(_) => Err(Fault::NoSuchPage),
-        }
-    }
-}
-
-/// Parameters of the query. Parameters that cannot be parsed give the same kind of JSON error as any other
-/// fault.
-pub(crate) struct QueryParams<T>(pub(crate) T);
-
-impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for QueryParams<T> {
-    type Rejection = Fault;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Fault> {
-        match Query::<T>::try_from_uri(&parts.uri) {
-            Ok(Query(queried)) => Ok(Self(queried)),
-            Err(rejection) => {
-                let why = std::error::Error::source(&rejection).map_or(String::new(), ToString::to_string);
-                Err(Fault::Bad(format!("invalid parameter in the query: {why}")))
-            }
-        }
     }
 }
 

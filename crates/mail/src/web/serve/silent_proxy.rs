@@ -24,7 +24,10 @@ use std::{
 
 use axum::http::{HeaderMap, HeaderName, Uri, Version, header};
 
-use super::client::Client;
+use super::{
+    client::Client,
+    request_source::{host_name, is_this_machines_name},
+};
 
 /// Maximum number of addresses in readers' networks that are remembered as proxies.
 const OTHERS_MAX: usize = 256;
@@ -64,8 +67,8 @@ impl ProxySign {
             return Some(Self::Http10);
         }
         let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
-        let host = text(header::HOST).map(super::access::host_name).unwrap_or_default();
-        let of_script = text(PAGE_HOST).map(|host| super::access::host_name(host).to_owned());
+        let host = text(header::HOST).map(host_name).unwrap_or_default();
+        let of_script = text(PAGE_HOST).map(|host| host_name(host).to_owned());
         let named = of_script.or_else(|| {
             // Without any proxy, a link on another site's page names that site's host.
             let is_own =
@@ -75,9 +78,8 @@ impl ProxySign {
             if is_here && is_own { of_browser() } else { None }
         })?;
         // A page that this machine opened under one of the machine's own names is not a sign.
-        let is_other = !named.is_empty()
-            && !named.eq_ignore_ascii_case(host)
-            && !super::access::is_this_machines_name(&named);
+        let is_other =
+            !named.is_empty() && !named.eq_ignore_ascii_case(host) && !is_this_machines_name(&named);
         let shown = |host: &str| crate::render::cut(host, HOST_BYTES_MAX).to_owned();
         is_other.then(|| Self::OtherHost { named: shown(&named), host: shown(host) })
     }
