@@ -13,28 +13,27 @@
     reason = "one thread asks; a lock is what makes that a property of the type"
 )]
 
+mod changes;
 #[cfg(test)]
 mod tests;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
 };
-
-use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
 use crate::web::serve::{
-    fault::Fault,
-    app::App,
     client::Client,
     counters::{Counter, Counters},
+    fault::Fault,
 };
 use crate::{
-    mailbox::mailboxes::{Event, Inbox, MailId, Mailboxes, RemainingName, Scope, Summary},
+    mailbox::mailboxes::{Inbox, MailId, Scope, Summary},
     search,
     store::annotations::{Note, RecoveredNote},
 };
+
+pub(super) use changes::forget_deleted;
 
 /// Maximum number of mails with flags or tags; when it is reached, the oldest entry is dropped.
 const MARKED_MAX: usize = 50_000;
@@ -424,84 +423,5 @@ impl search::FlagLookup for FlagTable {
 
     fn is_tagged(&self, id: MailId) -> bool {
         self.state().mark(id).is_some_and(|mark| !mark.tags.is_empty())
-    }
-}
-
-impl<M: Mailboxes> App<M> {
-    /// Marks mails read or unread, and writes the change to the log.
-    pub(crate) async fn set_read(
-        &self,
-        client: Client,
-        mails: &[Arc<Summary>],
-        read: bool,
-    ) -> Result<(), Fault> {
-        let changed = mails.iter().filter(|mail| self.marks.set_read(client, mail, read));
-        let ids: Vec<MailId> = changed.map(|mail| mail.id).collect();
-        self.write_marks(&ids).await
-    }
-
-    /// Replaces the tags of mails, and writes the change to the log.
-    pub(crate) async fn set_tags(
-        &self,
-        client: Client,
-        mails: &[Arc<Summary>],
-        names: &BTreeSet<String>,
-    ) -> Result<(), Fault> {
-        for mail in mails {
-            self.marks.set_tags(client, mail, names.clone())?;
-        }
-        let ids: Vec<MailId> = mails.iter().map(|mail| mail.id).collect();
-        self.write_marks(&ids).await
-    }
-
-    /// Removes a tag from all mails of the scope, adds another if given, and writes the change to the log.
-    pub(crate) async fn replace_tag(
-        &self,
-        scope: &Scope,
-        tag: &str,
-        with: Option<&str>,
-    ) -> Result<(), Fault> {
-        let changed = self.marks.replace_tag(scope, tag, with)?;
-        self.write_marks(&changed).await
-    }
-
-    async fn write_marks(&self, ids: &[MailId]) -> Result<(), Fault> {
-        if ids.is_empty() {
-            return Ok(());
-        }
-        Ok(self.mailboxes.write_note(self.marks.notes(ids)).await?)
-    }
-}
-
-/// Interval at which deletions are processed: while many mails arrive, waking up for each deletion would cost
-/// more than receiving a mail.
-const FORGET_EVERY: Duration = Duration::from_millis(10);
-
-/// Removes flags, tags, previews and rendered documents of deleted mails.
-pub(super) async fn forget_deleted<M: Mailboxes>(app: Arc<App<M>>) {
-    let mut events = app.mailboxes.events();
-    loop {
-        let mut next = events.recv().await;
-        loop {
-            match next {
-                Ok(Event::Deleted { id, remains: RemainingName::ThisName, .. }) => app.marks.let_go(id),
-                Ok(Event::Deleted { id, remains: RemainingName::OtherName, .. }) => app.marks.forget(id),
-                Ok(Event::Deleted { id, .. } | Event::Over { letter: id }) => {
-                    app.marks.forget(id);
-                    app.gists.forget(id);
-                    app.renderings.forget(id);
-                }
-                // Entries of deletions that were missed age out of the bounded list.
-                Ok(Event::Arrived(_) | Event::Missed) | Err(RecvError::Lagged(_)) => {}
-                Err(RecvError::Closed) => return,
-            }
-            next = match events.try_recv() {
-                Ok(event) => Ok(event),
-                Err(TryRecvError::Lagged(missed)) => Err(RecvError::Lagged(missed)),
-                Err(TryRecvError::Closed) => Err(RecvError::Closed),
-                Err(TryRecvError::Empty) => break,
-            };
-        }
-        tokio::time::sleep(FORGET_EVERY).await;
     }
 }

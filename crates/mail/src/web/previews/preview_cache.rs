@@ -23,16 +23,13 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use crate::web::serve::{
-    fault::Fault,
-    app::App,
-    client::Client,
-    counters::{Counter, Counters},
-};
 use crate::{
-    mailbox::mailboxes::{Mail, MailId, Mailboxes, Scope, Summary},
+    mailbox::mailboxes::{Mail, MailId, Summary},
     render::{ParsedMail, StepLimit},
-    web::previews::mailpit_fields,
+    web::{
+        previews::mailpit_fields,
+        serve::counters::{Counter, Counters},
+    },
 };
 
 /// Memory for all previews: enough for some twenty thousand typical mails.
@@ -147,6 +144,11 @@ impl PreviewCache {
         mails.iter().map(|mail| state.of.get(&mail.letter).cloned()).collect()
     }
 
+    /// Returns the cached preview of a mail.
+    pub(super) fn of(&self, letter: MailId) -> Option<Arc<Preview>> {
+        self.state().of.get(&letter).cloned()
+    }
+
     /// Returns whether the preview of a mail is cached.
     pub(crate) fn has(&self, letter: MailId) -> bool {
         self.state().of.contains_key(&letter)
@@ -198,22 +200,6 @@ impl State {
         let Some(gist) = self.of.remove(&letter) else { return false };
         self.bytes -= gist.bytes();
         true
-    }
-}
-
-impl<M: Mailboxes> App<M> {
-    /// Returns the preview of a listed mail, from the cache or built now; `None` if the mail no longer
-    /// exists.
-    pub(crate) async fn gist(&self, client: Client, of: &Summary) -> Result<Option<Arc<Preview>>, Fault> {
-        let letter = of.letter;
-        let kept = self.gists.state().of.get(&letter).cloned();
-        if kept.is_some() {
-            return Ok(kept);
-        }
-        let Some(mail) = self.mail_in(client, &Scope::All, letter).await? else { return Ok(None) };
-        let gist = Arc::new(self.render(client, mail, Preview::new).await?);
-        self.gists.keep(letter, &gist);
-        Ok(Some(gist))
     }
 }
 

@@ -16,16 +16,16 @@
     reason = "one thread asks; a lock is what makes that a property of the type"
 )]
 
+mod deletions;
+
 use std::{
     collections::{BTreeMap, HashMap},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use crate::mailbox::mailboxes::{Inbox, MailId, Mailboxes, Scope, Summary};
+use crate::mailbox::mailboxes::{Inbox, MailId, Scope};
 use crate::web::serve::{
-    fault::Fault,
-    app::App,
     client::Client,
     counters::{Counter, Counters},
 };
@@ -140,56 +140,6 @@ impl UndoTable {
     /// Restores a batch of this list; returns its number of mails.
     pub(super) fn bring_back(&self, name: u64, scope: &Scope) -> Option<usize> {
         self.take(name, |of| of == scope).map(|mails| mails.len())
-    }
-}
-
-impl<M: Mailboxes> App<M> {
-    /// Deletes mails from a list. If there is room, the deletion is delayed and can be undone, and the
-    /// batch's ID is returned.
-    pub(super) async fn delete_with_undo(
-        self: &Arc<Self>,
-        client: Client,
-        scope: &Scope,
-        mails: &[Arc<Summary>],
-    ) -> Result<Option<u64>, Fault> {
-        let leaver = |mail: &Arc<Summary>| PendingDelete {
-            inbox: mail.inbox.clone(),
-            everywhere: *scope == Scope::All || mail.inboxes == 1,
-        };
-        let named = mails.iter().map(|mail| (mail.id, leaver(mail))).collect();
-        let Some(name) = self.leaving.enter(client, scope, named) else {
-            for mail in mails {
-                self.mailboxes.delete(scope, mail.id).await?;
-            }
-            return Ok(None);
-        };
-        let app = Arc::clone(self);
-        tokio::spawn(async move {
-            tokio::time::sleep(LEAVING_TIME).await;
-            app.delete_batch(name).await;
-        });
-        Ok(Some(name))
-    }
-
-    /// Deletes a batch permanently, unless it was restored.
-    async fn delete_batch(&self, name: u64) {
-        let batch = self.leaving.state().batches.get(&name).map(|of| (of.scope.clone(), of.mails.clone()));
-        let Some((scope, mails)) = batch else { return };
-        // The mails stay hidden until they are deleted.
-        for id in mails {
-            if let Err(error) = self.mailboxes.delete(&scope, id).await {
-                tracing::warn!("cannot delete a mail that was deleted on a page: {error}");
-            }
-        }
-        self.leaving.take(name, |_| true);
-    }
-
-    /// Deletes all batches permanently before the server stops.
-    pub(super) async fn end_all(&self) {
-        let names: Vec<u64> = self.leaving.state().batches.keys().copied().collect();
-        for name in names {
-            self.delete_batch(name).await;
-        }
     }
 }
 
