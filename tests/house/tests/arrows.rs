@@ -163,7 +163,7 @@ const CIRCLES: [(&str, &[usize]); 12] = [
     ("feed", &[40, 4]),
     ("httpd", &[]),
     ("lab", &[4, 3, 3, 3]),
-    ("mail", &[15, 11, 8, 7]),
+    ("mail", &[]),
     ("nighttrain", &[]),
     ("wire", &[4, 3]),
     ("tests", &[5]),
