@@ -27,7 +27,7 @@ use crate::{
     client::connection::{Connection, FOREIGN, Subscription},
     counters::Counter,
     delivery::{
-        publish::Origin,
+        origin::Origin,
         run::Run,
         work::{SUBSCRIBE, WALKS, Work},
     },

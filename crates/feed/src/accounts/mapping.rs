@@ -11,8 +11,8 @@ use crate::{
     accounts::identity::MappingResult,
     client::connection::ConnId,
     delivery::{
-        publish::{BegunMapped, SuspendedDelivery},
         run::Run,
+        suspended::{BegunMapped, SuspendedDelivery},
     },
     mesh::core::Core,
 };

@@ -7,3 +7,4 @@ pub(crate) mod mapping;
 pub(crate) mod pending_calls;
 pub(crate) mod revoke;
 pub(crate) mod service_calls;
+pub(crate) mod service_chain;

@@ -26,73 +26,16 @@ use crate::{
         imports::ServiceImport,
         info_header::{WHO_ASKS, has_who_asks, with_line, without_who_asks},
         pending_calls::{OpenOutcome, Request},
+        service_chain::{Level, Message, RequestInfo, ServiceImportChain, Way},
     },
     client::connection::Connection,
     counters::Counter,
-    delivery::{
-        publish::{Origin, SuspendedDelivery},
-        run::Run,
-        work,
-    },
+    delivery::{origin::Origin, run::Run, suspended::SuspendedDelivery, work},
     mesh::core::Core,
 };
 
 /// Largest number of accounts that a message may pass through via service imports.
 const LEVELS_MAX: usize = 64;
-
-/// A message on its way through service imports.
-#[derive(Debug)]
-pub(crate) struct ServiceImportChain {
-    /// Steps so far; the first is the message that the client published.
-    levels: Vec<Level>,
-}
-
-#[derive(Debug)]
-struct Level {
-    of: Origin,
-    message: Message,
-    /// Indices of the exports that the message has passed through; no export may occur twice.
-    passed: SmallVec<[usize; 4]>,
-    ways: SmallVec<[Way; 2]>,
-    /// `way`: index of the next destination. `at`: index in the run of the next message for that destination.
-    way: usize,
-    at: usize,
-    /// The message has not been delivered to all subscribers of its own account yet.
-    is_new: bool,
-    begun: Option<Box<SuspendedDelivery>>,
-    /// Token of the pending request that was opened for this message, if it wants an answer.
-    asks: Option<u64>,
-    /// Token of the pending request that this message answers, and whether the answer is the last.
-    answers: Option<(u64, bool)>,
-    reached: bool,
-}
-
-/// A message at a level.
-#[derive(Debug)]
-enum Message {
-    /// The run of messages that the client published.
-    Published,
-    /// A message of the level above, under another subject.
-    Renamed { subject: Box<[u8]>, at: usize },
-    /// A rewritten message that owns its bytes.
-    Written(RequestInfo),
-}
-
-#[derive(Debug)]
-struct RequestInfo {
-    bytes: Vec<u8>,
-    subject: Box<[u8]>,
-    reply: Vec<u8>,
-    tail_at: usize,
-    body_bytes: usize,
-    header_bytes: Option<usize>,
-}
-
-#[derive(Debug, Clone)]
-enum Way {
-    Service(Rc<ServiceImport>),
-    Answer(u64),
-}
 
 /// Description of the requesting client, in nats-server's format.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -477,46 +420,6 @@ impl Core {
             kind: Some("Client".to_owned()),
             client_type: Some(if connection.transport.websocket { "websocket" } else { "nats" }.to_owned()),
             ..who
-        }
-    }
-}
-
-impl ServiceImportChain {
-    /// Returns the messages of the level at this depth.
-    fn run<'a>(&'a self, depth: usize, published: &Run<'a>) -> Run<'a> {
-        match &self.levels[depth].message {
-            Message::Published => *published,
-            Message::Renamed { subject, at } => {
-                Run { subject, shown: None, reply: b"", ..self.run(depth - 1, published).one(*at) }
-            }
-            Message::Written(written) => Run {
-                bytes: &written.bytes,
-                stride: written.bytes.len(),
-                tail_at: written.tail_at,
-                body_bytes: written.body_bytes,
-                header_bytes: written.header_bytes,
-                subject: &written.subject,
-                shown: None,
-                reply: &written.reply,
-            },
-        }
-    }
-}
-
-impl Level {
-    fn new(of: &Origin, message: Message) -> Self {
-        Self {
-            of: *of,
-            message,
-            passed: SmallVec::new(),
-            ways: SmallVec::new(),
-            way: 0,
-            at: 0,
-            is_new: true,
-            begun: None,
-            asks: None,
-            answers: None,
-            reached: false,
         }
     }
 }

@@ -18,9 +18,9 @@ use crate::{
         imports::UnderWay,
     },
     delivery::{
-        backpressure::{ConsumerBacklog, Due, HoldCredit},
+        backlog::{ConsumerBacklog, Due, HoldCredit},
         outbox::{Chunks, Outbox},
-        publish::SuspendedDelivery,
+        suspended::SuspendedDelivery,
     },
     routing::{
         small_bytes::Word,

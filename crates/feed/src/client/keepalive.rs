@@ -9,13 +9,11 @@ use crate::{
     client::connection::{CloseReason, ConnId, Stage},
     config::Limits,
     counters::Counter,
-    delivery::{outputs::Outputs, victims::OPERATION_HELD_MIN},
+    delivery::outputs::{OPERATION_HELD_MIN, Outputs},
     mesh::core::{Core, Local, Routing, SUBSCRIPTION_MEMORY, Turn},
     routing::subjects::Subjects,
 };
 
-/// Interval between rounds of checks while a connection is new, has a backlog, or is soon due for a ping.
-pub(crate) const EVERY: Duration = Duration::from_millis(50);
 /// Number of rounds in which every connection is examined once; with few connections fewer rounds suffice.
 const ROUNDS: u32 = 10;
 /// Smallest number of connections examined in a round, as long as there are that many.

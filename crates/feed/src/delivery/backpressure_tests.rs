@@ -10,7 +10,7 @@ use crate::{
         connection::{ConnId, Transport, Writer},
         serve::Arrival,
     },
-    delivery::{backpressure::HOLD, hot_path_tests::cores, work::Work},
+    delivery::{backlog::HOLD, hot_path_tests::cores, work::Work},
     mesh::core::{Core, Local},
 };
 
@@ -119,7 +119,7 @@ fn a_stuck_consumer_holds_its_flooder_once() {
 #[test]
 fn consumers_that_reconnect_hold_nobody() {
     let mut scene = Scene::new(&[(FLOOD_A_MS, 4096)]);
-    scene.local.core.borrow_mut().outputs.marks = crate::delivery::backpressure::Marks::of(4 << 20);
+    scene.local.core.borrow_mut().outputs.marks = crate::delivery::backlog::Marks::of(4 << 20);
     for _ in 0..30 {
         while scene.step(0) {}
         let core = &mut *scene.local.core.borrow_mut();

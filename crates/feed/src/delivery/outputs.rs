@@ -9,7 +9,7 @@
 //!
 //! This module knows nothing of subscriptions. Holds of producers on other cores are passed to the links.
 
-use std::{cell::Cell, rc::Rc};
+use std::{cell::Cell, rc::Rc, time::Duration};
 
 use engine::{cores::Rounds, journal::Scribe, meter::CoreCounters};
 use tokio::sync::Notify;
@@ -18,21 +18,21 @@ use wire::nats::{leaf, rejection::Rejection, write};
 use crate::{
     client::{
         connection::{CloseReason, ConnId, Connection, Subscription},
-        keepalive,
         log_rate_limit::LogRateLimit,
     },
     counters::Counter,
-    delivery::{
-        backpressure::Marks, free_holds::FreeHolds, outbox::Chunks, producer::Producer, run::Run,
-        victims::OPERATION_HELD_MIN,
-    },
-    mesh::links::Links,
+    delivery::{backlog::Marks, free_holds::FreeHolds, outbox::Chunks, producer::Producer, run::Run},
+    mesh::links::{Destination, Links},
     routing::slab::Slab,
 };
 
 /// Length from which a message is written to the socket directly, and copied only if the socket is full.
 /// Shorter messages are cheaper to copy, and are written together.
 const LENT_BYTES_MIN: usize = 16 * 1024;
+/// Memory held by an incomplete operation, in bytes, above which the operation has a deadline.
+pub(crate) const OPERATION_HELD_MIN: usize = 8 * 1024;
+/// Interval between rounds of checks while a connection is new, has a backlog, or is soon due for a ping.
+const ROUND_EVERY: Duration = Duration::from_millis(50);
 
 /// Connections of a core, with their backlogs and shared output buffers.
 pub(crate) struct Outputs {
@@ -97,7 +97,7 @@ impl Outputs {
             hold_begun: Rc::new(Notify::new()),
             marks,
             line: Vec::with_capacity(4096),
-            rounds: Rc::new(Rounds::new(keepalive::EVERY)),
+            rounds: Rc::new(Rounds::new(ROUND_EVERY)),
             counters,
             told_of_slow: LogRateLimit::default(),
             scribe,
@@ -379,6 +379,24 @@ impl Outputs {
                 connection.wake();
             }
         }
+    }
+}
+
+/// Sends messages to another core's subscribers. If too many bytes are on their way to that core, reads from
+/// the connection `from` are paused; a producer on another core is paused by its own core.
+#[inline]
+pub(crate) fn send_across(
+    outputs: &mut Outputs,
+    links: &mut Links,
+    from: ConnId,
+    to: Destination<'_>,
+    producer: Producer,
+    run: &Run<'_>,
+) {
+    outputs.counters.add(Counter::RunsAcross, 1);
+    let has_room = links.run(to, producer, run);
+    if !has_room && usize::from(producer.core) == outputs.core && outputs.wait_for_core(from) {
+        links.pause(from);
     }
 }
 

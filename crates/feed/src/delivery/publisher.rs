@@ -25,11 +25,7 @@ use crate::{
     accounts::identity::AccountId,
     client::connection::ConnId,
     counters::Counter,
-    delivery::{
-        producer::Producer,
-        publish::{Origin, SuspendedDelivery},
-        run::Run,
-    },
+    delivery::{batch::Batch, origin::Origin, producer::Producer, run::Run, suspended::SuspendedDelivery},
     mesh::{core::Core, links::Message},
 };
 
@@ -50,22 +46,6 @@ pub struct Publisher {
     outside: Arc<Outside>,
     batch: Vec<u8>,
     lost: Arc<AtomicU64>,
-}
-
-/// Consecutive complete PUB operations.
-pub(crate) struct Batch {
-    operations: Vec<u8>,
-    lost: Arc<AtomicU64>,
-    account: AccountId,
-}
-
-impl Batch {
-    /// Builds a batch with one message that the server itself publishes.
-    pub(crate) fn of_server(account: AccountId, subject: &[u8], body: &[u8]) -> Self {
-        let mut operations = Vec::with_capacity(body.len() + subject.len() + 32);
-        write::publish(&mut operations, subject, b"", body);
-        Self { operations, lost: Arc::default(), account }
-    }
 }
 
 /// Error: the ring was full, or the feed has ended. The batch is kept for another attempt.

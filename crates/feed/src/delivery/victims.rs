@@ -18,13 +18,11 @@ use engine::accounts::ClientKey;
 
 use crate::{
     client::connection::{ConnId, Connection},
-    delivery::outputs::Outputs,
+    delivery::outputs::{OPERATION_HELD_MIN, Outputs},
 };
 
 /// Time without progress after which a client is closed before others.
 const STALLED_MS: u64 = 200;
-/// Memory held by an incomplete operation, in bytes, above which the operation has a deadline.
-pub(crate) const OPERATION_HELD_MIN: usize = 8 * 1024;
 /// Bytes of an incomplete operation that must arrive within each `write_deadline`.
 const OPERATION_BYTES_MIN: u64 = 64 * 1024;
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   a turn: reads, operations, matches, deliveries ─ each adds its cost ─▶ [`WORK_A_TURN`]? the rest waits for another turn
-//!   what waits: the bytes that were read; for an unfinished delivery, its progress (`publish::SuspendedDelivery`)
+//!   what waits: the bytes that were read; for an unfinished delivery, its progress (`suspended::SuspendedDelivery`)
 //! ```
 //! The cost of a client's write does not follow from its length: a message may have a million subscribers, or
 //! be looked up in thousands of branches of the trie. So the steps are counted, in units of the cost of one

@@ -21,13 +21,13 @@ use crate::{
     },
     counters::Counter,
     delivery::{
+        origin::Origin,
         producer::Producer,
-        publish::{Origin, SuspendedDelivery},
         run::Run,
+        suspended::{GroupRefusals, SuspendedDelivery},
         work::Work,
     },
     mesh::core::Core,
-    routing::queue_groups::GroupRefusals,
 };
 
 /// Length of the verb and the space before the subject in `LMSG` and `HMSG`.

@@ -7,10 +7,11 @@ use crate::{
     client::connection::CloseReason,
     counters::Counter,
     delivery::{
-        outputs::PutOutcome,
+        origin::Origin,
+        outputs::{PutOutcome, send_across},
         producer::Producer,
-        publish::{AtHubs, Origin, send_across},
         run::Run,
+        suspended::AtHubs,
         work::{self, Work},
     },
     mesh::{

@@ -60,7 +60,7 @@ use crate::{
     config::Config,
     counters::Counter,
     delivery::{
-        backpressure::Marks,
+        backlog::Marks,
         buffers::Buffers,
         outputs::Outputs,
         victims::Victim,

@@ -24,8 +24,8 @@ use engine::cores::mesh;
 
 use crate::{
     delivery::{
-        publish::SuspendedDelivery,
-        publisher::Batch,
+        batch::Batch,
+        suspended::SuspendedDelivery,
         work::{WORK_ON_THE_WAY, Work},
     },
     mesh::{

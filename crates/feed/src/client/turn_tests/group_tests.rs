@@ -109,7 +109,7 @@ fn many_groups_at_several_patterns_take_turns() {
     let local = cores(1).remove(0);
     let core = &mut *local.core.borrow_mut();
     let (attacker, other) = (enter(core), enter(core));
-    core.outputs.marks = crate::delivery::backpressure::Marks::of(1 << 30);
+    core.outputs.marks = crate::delivery::backlog::Marks::of(1 << 30);
     let members = (0..60_000).map(|n| format!("SUB {} q{} {n}\r\n", ["a", "*", ">"][n % 3], n / 3));
     say(core, attacker, members.collect::<String>().as_bytes());
     let mut answered = 0;

@@ -251,7 +251,7 @@ proptest! {
             let local = cores(1).remove(0);
             let core = &mut *local.core.borrow_mut();
             // The output is never written to a socket, so its bound must be high.
-            core.outputs.marks = crate::delivery::backpressure::Marks::of(1 << 30);
+            core.outputs.marks = crate::delivery::backlog::Marks::of(1 << 30);
             let (consumer, producer) = (enter(core), enter(core));
             say(core, consumer, words.as_bytes());
             let (mut at, bytes) = (0, write.as_bytes());
@@ -291,7 +291,7 @@ fn subscriptions_that_end_look_at_no_others() {
     let root = core.routing.subjects.root_of(0);
     let from = crate::delivery::producer::Producer { core: 0, conn: producer, cid: 0 };
     core.begin_turn();
-    core.hand_out_at_once(&crate::delivery::publish::Origin::of_nobody(from, 0, root), &run);
+    core.hand_out_at_once(&crate::delivery::origin::Origin::of_nobody(from, 0, root), &run);
     core.end_turn();
     assert_eq!(core.routing.subjects.subscriptions(), 2 * COUNT, "none is ended yet");
     end(core, two);
@@ -407,7 +407,7 @@ proptest! {
     ) {
         let local = cores(1).remove(0);
         let core = &mut *local.core.borrow_mut();
-        core.outputs.marks = crate::delivery::backpressure::Marks::of(1 << 30);
+        core.outputs.marks = crate::delivery::backlog::Marks::of(1 << 30);
         let clients: Vec<ConnId> = (0..3).map(|_| enter(core)).collect();
         say(core, clients[0], b"CONNECT {\"verbose\":false,\"pedantic\":false,\"echo\":false}\r\n");
         for (kind, number, tokens, who) in words {

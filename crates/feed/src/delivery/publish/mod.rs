@@ -20,120 +20,33 @@
 //! unsubscribes gets nothing more.
 
 mod checks;
-
-use smallvec::SmallVec;
+mod groups;
 
 use crate::{
-    accounts::{identity::AccountId, mapping::By, service_calls::ServiceImportChain},
+    accounts::{identity::AccountId, mapping::By},
     client::{
         connection::{CloseReason, ConnId, FOREIGN},
         protocol_log,
     },
     counters::Counter,
     delivery::{
-        outputs::{Outputs, PutOutcome},
+        origin::Origin,
+        outputs::{PutOutcome, send_across},
         producer::Producer,
+        publish::groups::GroupDelivery,
         run::Run,
+        suspended::{GroupRefusals, SuspendedDelivery, Way},
         work::{self, Work},
     },
     mesh::{
         core::{Core, Routing, Turn},
-        links::{Destination, GroupOfCore, Links, To},
+        links::{Destination, GroupOfCore, To},
     },
     routing::{
         matching::{self, Match},
-        number_reuse::Mark,
-        queue_groups::{GroupDelivery, GroupRefusals},
-        trie::{HubId, NodeId, OpenLookup, Part, SubId},
+        trie::SubId,
     },
 };
-
-/// Source of messages that are delivered, and the set of subscribers that may get them.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Origin {
-    /// Connection that caused the delivery. Its reads are paused if too many bytes are on their way to
-    /// another core.
-    pub(crate) from: ConnId,
-    pub(crate) producer: Producer,
-    pub(crate) account: u16,
-    pub(crate) root: NodeId,
-    /// Another core has sent the messages, only for this core's subscribers outside of queue groups; the
-    /// sending core serves the queue groups.
-    pub(crate) is_from_core: bool,
-    /// A hub has sent the messages, so no hub gets them.
-    pub(crate) is_from_hub: bool,
-    /// The hub has named the queue groups that get the messages, so groups are served by name.
-    pub(crate) are_groups_named: bool,
-    /// The account exports or imports a service.
-    pub(crate) deals: bool,
-    /// The messages arrived through a service import, so no stream import delivers them.
-    pub(crate) is_imported: bool,
-}
-
-impl Origin {
-    /// Builds the origin of messages that no client has published, in an account without exports and imports.
-    pub(crate) fn of_nobody(producer: Producer, account: u16, root: NodeId) -> Self {
-        Self {
-            from: producer.conn,
-            producer,
-            account,
-            root,
-            is_from_core: false,
-            is_from_hub: false,
-            are_groups_named: false,
-            deals: false,
-            is_imported: false,
-        }
-    }
-}
-
-/// Hubs whose queue group members get a message, each with the group.
-pub(crate) type AtHubs = SmallVec<[(HubId, Part); 2]>;
-
-/// Progress in delivering a run (consecutive messages to one subject) to the subscribers in its [`Match`].
-#[derive(Debug, Default)]
-struct Way {
-    /// Index of the next subscriber or, once all subscribers are served, of the next queue group.
-    next: usize,
-    reached: bool,
-    /// Index of the next message of the run for the current queue group.
-    message: usize,
-    /// Members of the current queue group that have refused the current message.
-    refused: GroupRefusals,
-    /// A member of the current queue group has accepted an earlier message of the run.
-    has_taken: bool,
-    /// Queue groups of which no member here accepts the message, each with the hub whose members get it.
-    at_hubs: AtHubs,
-}
-
-/// A run that was not delivered to all subscribers before the turn's budget was used up.
-#[derive(Debug)]
-pub(crate) struct SuspendedDelivery {
-    /// Length of the run in bytes. More messages with the same control line may have arrived after it.
-    pub(crate) run_bytes: usize,
-    slot: usize,
-    matched: Match,
-    /// Parts of the trie that are still to be searched for subscribers; the delivery begins when none are
-    /// left.
-    open: OpenLookup,
-    way: Way,
-    /// There were no responders, so the search is now for subscribers to the reply subject.
-    is_for_reply: bool,
-    /// Mapped subject of the run, if it has one.
-    pub(crate) mapped: Option<BegunMapped>,
-    /// State of the forwarding through service imports, once the run is delivered in its own account.
-    pub(crate) crossing: Option<Box<ServiceImportChain>>,
-    mark: Mark,
-}
-
-/// Mapping state of a suspended run; each message may have a different mapped subject.
-#[derive(Debug)]
-pub(crate) struct BegunMapped {
-    /// Subject that the mapping has chosen.
-    pub(crate) subject: Box<[u8]>,
-    /// Index of the message in the run, if each message is mapped separately.
-    pub(crate) message: Option<usize>,
-}
 
 impl Core {
     /// Returns whether the turn's budget is used up, including the cost of the writes at its end.
@@ -582,22 +495,5 @@ impl Core {
                 return;
             }
         }
-    }
-}
-
-/// Sends messages to another core's subscribers. If too many bytes are on their way to that core, reads from
-/// the connection `from` are paused; a producer on another core is paused by its own core.
-pub(crate) fn send_across(
-    outputs: &mut Outputs,
-    links: &mut Links,
-    from: ConnId,
-    to: Destination<'_>,
-    producer: Producer,
-    run: &Run<'_>,
-) {
-    outputs.counters.add(Counter::RunsAcross, 1);
-    let has_room = links.run(to, producer, run);
-    if !has_room && usize::from(producer.core) == outputs.core && outputs.wait_for_core(from) {
-        links.pause(from);
     }
 }

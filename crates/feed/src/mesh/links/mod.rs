@@ -79,7 +79,7 @@ pub(crate) enum Message {
     /// A request for a part of the monitoring data.
     Look(Look),
     /// Messages that the program itself publishes.
-    Publish(crate::delivery::publisher::Batch),
+    Publish(crate::delivery::batch::Batch),
     /// New settings.
     Reload(std::sync::Arc<Settings>),
 }

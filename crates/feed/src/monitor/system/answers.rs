@@ -12,7 +12,7 @@ use super::{
 use crate::{
     accounts::identity::AccountId,
     counters::Counter,
-    delivery::publisher::Batch,
+    delivery::batch::Batch,
     mesh::links::Message,
     monitor::{
         self, PageError, PageRequest, connz,

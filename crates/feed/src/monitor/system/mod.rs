@@ -29,7 +29,7 @@ use crate::{
     accounts::identity::AccountId,
     client::connection::{ConnId, Connection},
     counters::Counter,
-    delivery::{producer::Producer, publish::Origin, run::Run, work::Work},
+    delivery::{origin::Origin, producer::Producer, run::Run, work::Work},
     mesh::core::Core,
     monitor::snapshot::Totals,
 };
