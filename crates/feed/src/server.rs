@@ -19,23 +19,22 @@ use engine::{
     meter::{CoreCounters, CounterSet, Registry},
     tls::TlsError,
 };
-use tokio::{net::TcpStream, sync::mpsc};
-use wire::nats::rejection::Rejection;
+use tokio::sync::mpsc;
 
 use crate::{
     accounts::identity::{Identities, SpecError},
     client::{
-        connection::{CloseReason, Transport},
-        proxy_protocol,
-        serve::{self, Arrival},
-        transport::{self, Acceptors},
+        accept::{ACCEPT_PAUSE, accept, accept_web},
+        acceptors::Acceptors,
+        connection::CloseReason,
+        door::Door,
     },
     config::Config,
     counters::Counter,
     delivery::publisher::{Outside, Publisher},
     leaf,
     mesh::{
-        core::{Core, CoreSeed, Local, Settings},
+        core::{CoreSeed, Local, Settings},
         links::{Message, RING_MESSAGES},
         shared::SharedState,
     },
@@ -46,10 +45,6 @@ use crate::{
     },
     routing::trie::CORES_MAX,
 };
-
-/// Pause after an accept that failed for lack of file descriptors or memory; an immediate retry would
-/// busy-loop.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Time limit for every core to accept the message of a reload.
 const RELOAD_TIME_MAX: Duration = Duration::from_secs(2);
@@ -100,15 +95,6 @@ pub enum ReloadError {
     /// A core did not accept the new configuration.
     #[error(transparent)]
     NoAnswer(#[from] NoAnswer),
-}
-
-/// Listener on which a client was accepted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Door {
-    /// NATS over TCP, with or without TLS.
-    Nats,
-    /// NATS over WebSocket.
-    Web,
 }
 
 /// A running feed. Dropping it stops it at once; [`Server::drain`] lets clients leave first.
@@ -462,95 +448,5 @@ async fn run_lame_duck(local: &Rc<Local>) {
         }
         tokio::time::sleep(step).await;
         waited += step;
-    }
-}
-
-async fn accept_web(local: &Rc<Local>, listener: Option<&tokio::net::TcpListener>) {
-    match listener {
-        Some(listener) => accept(local, listener, Door::Web).await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn accept(local: &Rc<Local>, listener: &tokio::net::TcpListener, door: Door) {
-    loop {
-        match listener.accept().await {
-            Ok((socket, address)) => {
-                let core = &mut *local.core.borrow_mut();
-                core.count(Counter::Accepted);
-                match core.clients.balance.gather(core.index, core.settings.config.gathered) {
-                    Some(to) => hand_off(local, core, to, socket, address, door),
-                    None => admit(local, core, socket, address, door),
-                }
-            }
-            Err(error) => {
-                // File descriptors or memory ran out, or the client left at once; the loop must continue.
-                tracing::warn!(%error, "cannot accept a connection");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-            }
-        }
-    }
-}
-
-/// Hands a new connection to a core that has fewer connections; keeps it if that core cannot accept it now.
-fn hand_off(
-    local: &Rc<Local>,
-    core: &mut Core,
-    to: usize,
-    socket: TcpStream,
-    address: SocketAddr,
-    door: Door,
-) {
-    let Ok(socket) = socket.into_std() else { return };
-    match core.links.give(to, Message::Accept(socket, address, door)) {
-        Ok(()) => core.count(Counter::HandedOff),
-        Err(Message::Accept(socket, address, door)) => take_over(local, core, socket, address, door),
-        Err(_) => unreachable!("what was not sent comes back"),
-    }
-}
-
-/// Serves a connection that another core accepted.
-pub(crate) fn take_over(
-    local: &Rc<Local>,
-    core: &mut Core,
-    socket: std::net::TcpStream,
-    address: SocketAddr,
-    door: Door,
-) {
-    match TcpStream::from_std(socket) {
-        Ok(socket) => admit(local, core, socket, address, door),
-        Err(error) => tracing::warn!(%error, "cannot register an accepted socket with the event loop"),
-    }
-}
-
-/// Serves a connection if the limits allow one more.
-fn admit(local: &Rc<Local>, core: &mut Core, socket: TcpStream, address: SocketAddr, door: Door) {
-    if core.clients.balance.total() >= core.settings.config.limits.max_connections
-        || !core.has_connection_memory()
-    {
-        core.count(Counter::ConnectionsRefused);
-        let mut line = Vec::new();
-        Rejection::ConnectionsExceeded.write(&mut line);
-        // The socket's send buffer is empty, so it accepts a line unless the client has left.
-        let _ = socket.try_write(&line);
-        return;
-    }
-    // Every batch of output is one write, so waiting to combine writes (Nagle's algorithm) would only add
-    // latency.
-    let _ = socket.set_nodelay(true);
-    if core.settings.config.proxy_protocol {
-        proxy_protocol::read(local, core, socket, address.ip(), door);
-    } else {
-        begin(local, core, socket, address, door);
-    }
-}
-
-/// Serves a connection as one from this client address.
-pub(crate) fn begin(local: &Rc<Local>, core: &mut Core, socket: TcpStream, address: SocketAddr, door: Door) {
-    let arrival = Arrival::new(core, address, Transport { websocket: door == Door::Web, tls: None });
-    if door == Door::Nats && core.settings.config.tls.is_none() {
-        tokio::task::spawn_local(serve::serve_plain(Rc::clone(local), socket, arrival));
-    } else {
-        transport::shake_hands(local, core, socket, arrival);
     }
 }

@@ -3,8 +3,6 @@
 //! The part of a message after its subject is passed on unchanged, so a mapping does not copy the message. As
 //! in nats-server, the permission to publish is checked for the destination subject.
 
-use std::hash::{BuildHasher as _, RandomState};
-
 use wire::nats::leaf;
 
 use crate::{
@@ -16,24 +14,6 @@ use crate::{
     },
     mesh::core::Core,
 };
-
-/// Generator of random numbers that clients cannot predict: xorshift (Marsaglia 2003), seeded by the system.
-#[derive(Debug)]
-pub(crate) struct Dice(u64);
-
-impl Dice {
-    pub(crate) fn new() -> Self {
-        Self(RandomState::new().hash_one(0) | 1)
-    }
-
-    /// Returns a random number below `below`, which must not be 0.
-    pub(crate) fn throw(&mut self, below: u32) -> u32 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 32) as u32 % below
-    }
-}
 
 /// Origin of the messages that are mapped.
 #[derive(Debug, Clone, Copy)]

@@ -1,5 +1,7 @@
 //! Accounts and permissions, and imports between accounts.
 
+pub(crate) mod dice;
+pub(crate) mod foreign;
 pub mod identity;
 pub(crate) mod imports;
 pub(crate) mod info_header;

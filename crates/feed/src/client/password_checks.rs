@@ -26,34 +26,16 @@ use wire::nats::rejection::Rejection;
 use crate::{
     accounts::identity::{Identity, LoginError, SlowCheck},
     client::{
+        check_slots::CHECKS_WAITING_MAX,
         connection::{CloseReason, ConnId},
-        serve::Stream,
+        stream::Stream,
     },
     counters::Counter,
     mesh::core::Local,
 };
 
-/// Largest number of password checks that run at the same time for a core.
-const CHECKS_AT_ONCE: usize = 2;
-/// Largest number of password checks of a core that are queued or running. Above it, a client is rejected and
-/// may retry.
-pub(crate) const CHECKS_WAITING_MAX: usize = 256;
 /// Interval at which the server checks whether a queued client has closed its socket.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-
-/// Password checks of a core.
-#[derive(Debug)]
-pub(crate) struct Checks {
-    at_once: Arc<Semaphore>,
-    /// Number of checks that are queued or running.
-    waiting: usize,
-}
-
-impl Default for Checks {
-    fn default() -> Self {
-        Self { at_once: Arc::new(Semaphore::new(CHECKS_AT_ONCE)), waiting: 0 }
-    }
-}
 
 /// Queues a password check and returns its result. `None`: the client has left, or its connection is to be
 /// closed.

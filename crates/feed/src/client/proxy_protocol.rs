@@ -16,9 +16,9 @@ use tokio::{io::AsyncReadExt, net::TcpStream};
 use wire::proxy::{HEADER_BYTES_MAX, Header, header};
 
 use crate::{
+    client::{door::Door, transport::begin},
     counters::Counter,
     mesh::core::{Core, Local},
-    server::{Door, begin},
 };
 
 /// Reads the header of a connection from `proxy`, then serves the connection under the address in the header.

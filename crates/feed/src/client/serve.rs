@@ -21,10 +21,9 @@ use std::{
 
 use engine::cores::{clock, fair::Member};
 use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf},
-    net::{TcpStream, tcp::OwnedReadHalf},
+    io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf},
+    net::TcpStream,
 };
-use tokio_rustls::server::TlsStream;
 use wire::nats::rejection::Rejection;
 
 use crate::{
@@ -33,6 +32,7 @@ use crate::{
         connection::{CloseReason, ConnId, Connection, Stage, Transport, Writer},
         password_checks,
         session::ReadOutcome,
+        stream::{Duplex, Stream},
     },
     counters::Counter,
     delivery::{buffers::SMALL_LEFTOVER_BYTES_MAX, outputs::Outputs, work::FRAME},
@@ -53,58 +53,6 @@ pub(super) const TABLE_PLACES_A_STEP: usize = 64;
 
 /// Time limit for shutting down a TLS or WebSocket stream.
 const GOODBYE_TIME_MAX: Duration = Duration::from_millis(500);
-
-/// A stream that one task both reads and writes.
-pub(crate) trait Duplex: AsyncRead + AsyncWrite + Unpin {
-    /// Notes that the client is admitted, so that the limit for clients before login no longer applies.
-    fn let_in(&mut self) {}
-
-    /// Returns the count of frames read since the last call.
-    fn take_frames(&mut self) -> Frames {
-        Frames::default()
-    }
-
-    /// Returns how many bytes of memory are held by data that was read but cannot be passed on yet.
-    fn held_bytes(&self) -> usize {
-        0
-    }
-}
-
-/// Count of the WebSocket frames that carried a client's bytes.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Frames {
-    pub(crate) count: u64,
-    /// The last read stopped at the allowed number of frames, so the stream may have more.
-    pub(crate) may_have_more: bool,
-}
-
-impl Duplex for TlsStream<TcpStream> {}
-
-impl Duplex for engine::tls::client::TlsStream<TcpStream> {}
-
-/// Source of a client's bytes.
-pub(crate) enum Stream {
-    /// A plain socket, to which any task of the core writes directly.
-    Plain(OwnedReadHalf),
-    /// TLS, WebSocket or both, written by the connection's own task.
-    Wrapped(Box<dyn Duplex>),
-}
-
-impl Stream {
-    fn take_frames(&mut self) -> Frames {
-        match self {
-            Self::Plain(_) => Frames::default(),
-            Self::Wrapped(stream) => stream.take_frames(),
-        }
-    }
-
-    fn held_bytes(&self) -> usize {
-        match self {
-            Self::Plain(_) => 0,
-            Self::Wrapped(stream) => stream.held_bytes(),
-        }
-    }
-}
 
 /// Input of a connection.
 struct Input {

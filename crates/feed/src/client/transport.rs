@@ -9,9 +9,14 @@
 //!
 //! A handshake must end within `auth_timeout`, and a core has a limited number in progress (`handshakes`).
 
-use std::{fmt, io, net::IpAddr, rc::Rc, sync::Arc, time::Duration};
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    rc::Rc,
+    sync::Arc,
+    time::Duration,
+};
 
-use engine::tls::{self, TlsAcceptor, TlsError};
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt},
     net::TcpStream,
@@ -21,12 +26,14 @@ use tokio_rustls::server::TlsStream;
 use crate::{
     accounts::identity::certificate::{self, Names},
     client::{
-        connection::Writer,
+        connection::{Transport, Writer},
+        door::Door,
         handshakes::Handshake,
-        serve::{Arrival, Stream, serve},
+        serve::{Arrival, serve, serve_plain},
+        stream::Stream,
         websocket,
     },
-    config::{Config, HandshakeFirst, Tls},
+    config::{HandshakeFirst, Tls},
     counters::Counter,
     mesh::{
         core::{Core, Local, Settings},
@@ -34,47 +41,14 @@ use crate::{
     },
 };
 
-/// TLS acceptors of the listeners.
-#[derive(Default)]
-pub(crate) struct Acceptors {
-    nats: Option<TlsAcceptor>,
-    web: Option<TlsAcceptor>,
-}
-
-impl Acceptors {
-    /// Returns whether a listener has TLS.
-    pub(crate) fn has_tls(&self) -> bool {
-        self.nats.is_some() || self.web.is_some()
+/// Serves a connection as one from this client address.
+pub(crate) fn begin(local: &Rc<Local>, core: &mut Core, socket: TcpStream, address: SocketAddr, door: Door) {
+    let arrival = Arrival::new(core, address, Transport { websocket: door == Door::Web, tls: None });
+    if door == Door::Nats && core.settings.config.tls.is_none() {
+        tokio::task::spawn_local(serve_plain(Rc::clone(local), socket, arrival));
+    } else {
+        shake_hands(local, core, socket, arrival);
     }
-}
-
-impl fmt::Debug for Acceptors {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Acceptors")
-            .field("nats", &self.nats.is_some())
-            .field("web", &self.web.is_some())
-            .finish()
-    }
-}
-
-impl Acceptors {
-    /// Builds the acceptors from the configured files.
-    pub(crate) fn build(config: &Config) -> Result<Self, TlsError> {
-        let web_tls = config.websocket.as_ref().and_then(|web| web.tls.as_ref());
-        Ok(Self {
-            nats: config.tls.as_ref().map(acceptor).transpose()?,
-            web: web_tls.map(acceptor).transpose()?,
-        })
-    }
-}
-
-fn acceptor(tls: &Tls) -> Result<TlsAcceptor, TlsError> {
-    let clients = match (tls.verify, &tls.ca_file) {
-        (false, _) => None,
-        (true, Some(file)) => Some(file.as_path()),
-        (true, None) => return Err(TlsError::NoAuthority),
-    };
-    tls::acceptor(&tls.shown, &[], clients)
 }
 
 /// Completes TLS and WebSocket handshakes of a client, then serves it.

@@ -33,7 +33,7 @@ use tokio_tungstenite::{
 };
 
 use crate::{
-    client::serve::{Duplex, Frames},
+    client::stream::{Duplex, Frames},
     config::Limits,
 };
 use wire::http1::url::{self, Scheme};

@@ -111,9 +111,9 @@ mod tests {
     use crate::{
         accounts::identity::{Authorization, Identities},
         client::{
+            acceptors::Acceptors,
             connection::{Transport, Writer},
             serve::Arrival,
-            transport::Acceptors,
         },
         config::Config,
         delivery::hot_path_tests::cores,

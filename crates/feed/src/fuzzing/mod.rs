@@ -31,10 +31,11 @@ use wire::nats::{
 use crate::{
     accounts::identity::{Authorization, Entry, Identities, Permissions, Responses, Rules, Secret, User},
     client::{
+        acceptors::Acceptors,
         connection::{Transport, Writer},
-        serve::{Arrival, Stream, serve},
+        serve::{Arrival, serve},
         session::read_options,
-        transport::Acceptors,
+        stream::Stream,
     },
     config::Config,
     counters::Counter,
@@ -174,7 +175,7 @@ fn with_a_user() -> Authorization {
 }
 
 /// An in-memory stream in place of a client's socket.
-impl crate::client::serve::Duplex for tokio::io::DuplexStream {}
+impl crate::client::stream::Duplex for tokio::io::DuplexStream {}
 
 /// Returns the output of a server with one core for these pieces of input.
 fn session(authorization: &Authorization, pieces: &[&[u8]]) -> Vec<u8> {

@@ -35,7 +35,7 @@ use super::{
 };
 use crate::client::{
     connection::{Transport, Writer},
-    serve::{Duplex, Stream},
+    stream::{Duplex, Stream},
     transport::what_was_agreed_by,
     websocket,
 };

@@ -47,15 +47,15 @@ use wire::nats::rejection::Rejection;
 
 use crate::{
     accounts::{
+        dice::Dice,
         identity::{Exchange, Identities, Mappings},
-        mapping::Dice,
         pending_calls::Requests,
     },
     client::{
+        acceptors::Acceptors,
+        check_slots::Checks,
         connection::{CloseReason, ConnId},
         handshakes::Handshakes,
-        password_checks::Checks,
-        transport::Acceptors,
     },
     config::Config,
     counters::Counter,

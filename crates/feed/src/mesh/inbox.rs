@@ -23,6 +23,7 @@ use std::{
 use engine::cores::mesh;
 
 use crate::{
+    client::accept,
     delivery::{
         batch::Batch,
         suspended::SuspendedDelivery,
@@ -34,7 +35,6 @@ use crate::{
     },
     monitor::inspector,
     routing::trie::tokens_of,
-    server,
 };
 
 /// Receiver of batches from other cores, with the queue of those that are not delivered yet.
@@ -134,7 +134,7 @@ impl Local {
                     core.outputs.resume(resumed);
                 }
                 Message::Accept(socket, address, door) => {
-                    server::take_over(self, core, socket, address, door)
+                    accept::take_over(self, core, socket, address, door)
                 }
                 Message::Look(look) => inspector::step(core, look),
                 Message::Publish(batch) => self.take_batch(core, From::Program(batch)),

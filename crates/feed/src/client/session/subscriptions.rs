@@ -6,8 +6,9 @@ use wire::nats::{rejection::Rejection, subject};
 use super::{CONNECTION_PART, SYSTEM_QUEUE};
 use crate::{
     accounts::{
+        foreign::NoRoomAbroad,
         identity::{AccountId, SubscribeVerdict},
-        imports::{NoRoomAbroad, UnderWay},
+        imports::UnderWay,
     },
     client::connection::ConnId,
     counters::Counter,

@@ -209,7 +209,7 @@ fn a_pattern_of_too_many_tokens_is_refused() {
             None,
         )
         .expect("it is sound"),
-        acceptors: crate::client::transport::Acceptors::default(),
+        acceptors: crate::client::acceptors::Acceptors::default(),
         hubs: std::sync::Arc::clone(&core.settings.hubs),
     };
     core.settings = std::sync::Arc::new(settings);

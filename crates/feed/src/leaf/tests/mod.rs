@@ -16,10 +16,10 @@ use crate::{
         WeightedDestination,
     },
     client::{
+        acceptors::Acceptors,
         connection::{ConnId, Transport, Writer},
         serve::Arrival,
         session::ReadOutcome,
-        transport::Acceptors,
     },
     delivery::outputs::Outputs,
     fuzzing::cores_with,

@@ -29,13 +29,12 @@ use std::net::SocketAddr;
 use engine::cores::mesh;
 
 use crate::{
-    client::connection::ConnId,
+    client::{connection::ConnId, door::Door},
     delivery::{producer::Producer, run::Run},
     leaf::Tellers,
     mesh::core::Settings,
     monitor::inspector::Look,
     routing::trie::{HubId, HubMask, tokens_of},
-    server::Door,
 };
 
 pub(crate) use records::{Destination, GroupOfCore, Record, Records, To};
