@@ -175,7 +175,7 @@ impl Server {
             config.client_budget.as_ref(),
         );
         let acceptors = Acceptors::build(&config)?;
-        let hubs = leaf::seeds(&config, &identities, &shared, &[]).map_err(StartError::Leaf)?;
+        let hubs = leaf::seeds(&config, &identities, &shared.server_id, &[]).map_err(StartError::Leaf)?;
         let settings = Arc::new(Settings { config, identities, acceptors, hubs });
         let mesh = Mesh::new(loops, 1, RING_MESSAGES).map_err(StartError::Prepare)?;
         let mut registry = Registry::new();
@@ -304,8 +304,8 @@ impl Server {
         let before = self.settings_now();
         let identities = Identities::build(&config.authorization, Some(&before.identities))?;
         let acceptors = Acceptors::build(&config)?;
-        let hubs =
-            leaf::seeds(&config, &identities, &self.shared, &before.hubs).map_err(ReloadError::Leaf)?;
+        let hubs = leaf::seeds(&config, &identities, &self.shared.server_id, &before.hubs)
+            .map_err(ReloadError::Leaf)?;
         let settings = Arc::new(Settings { config, identities, acceptors, hubs });
         let outside = self.with_room_for_all()?;
         let max = settings.config.limits.max_connections as u64;

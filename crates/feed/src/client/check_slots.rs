@@ -6,7 +6,6 @@ use tokio::sync::Semaphore;
 
 /// Largest number of password checks that run at the same time for a core.
 const CHECKS_AT_ONCE: usize = 2;
-
 /// Largest number of password checks of a core that are queued or running. Above it, a client is rejected and
 /// may retry.
 pub(crate) const CHECKS_WAITING_MAX: usize = 256;

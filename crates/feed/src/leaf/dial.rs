@@ -14,7 +14,7 @@ use engine::{
     cores::clock,
     tls::client::{self, ServerName, TlsConnector},
 };
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
     net::TcpStream,
@@ -30,14 +30,16 @@ use super::{
     Seed,
     credentials::{self, SignedConnect},
     remote::{Address, Remote, Scheme},
-    rules::SubjectRules,
     trouble::Trouble,
 };
-use crate::client::{
-    connection::{Transport, Writer},
-    stream::{Duplex, Stream},
-    transport::what_was_agreed_by,
-    websocket,
+use crate::{
+    client::{
+        connection::{Transport, Writer},
+        stream::{Duplex, Stream},
+        transport::what_was_agreed_by,
+        websocket,
+    },
+    leaf::info::Info,
 };
 
 /// Time limit for establishing the TCP connection to a hub.
@@ -46,30 +48,6 @@ const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
 pub(super) const STEP_TIME_MAX: Duration = Duration::from_secs(5);
 /// Version of nats-server whose leaf protocol the feed implements; a hub compares its `min_version` with it.
 const LEAF_VERSION: &str = "2.15.2";
-
-/// INFO as hubs send it.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct Info {
-    pub(crate) server_id: String,
-    pub(crate) server_name: String,
-    pub(crate) version: String,
-    pub(crate) cluster: String,
-    pub(crate) domain: String,
-    client_id: u64,
-    nonce: String,
-    pub(crate) headers: bool,
-    pub(crate) max_payload: usize,
-    tls_required: bool,
-    pub(crate) jetstream: bool,
-    pub(crate) info_on_connect: bool,
-    pub(crate) connect_info: bool,
-    pub(crate) remote_account: String,
-    pub(crate) leafnode_urls: Option<Vec<String>>,
-    pub(crate) ws_connect_urls: Option<Vec<String>>,
-    pub(crate) import: Option<SubjectRules>,
-    pub(crate) export: Option<SubjectRules>,
-}
 
 /// CONNECT as leaf nodes send it. `lang` is absent, because a hub takes a sender of `lang` for a client at
 /// the wrong port; `compress_mode` is absent, so that nothing is compressed. The feed has no JetStream, and

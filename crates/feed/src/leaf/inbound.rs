@@ -12,7 +12,7 @@ use wire::nats::{
     write,
 };
 
-use super::{PAYLOAD_BYTES_MAX, trouble::Trouble};
+use super::trouble::Trouble;
 use crate::{
     accounts::mapping::By,
     client::{
@@ -27,6 +27,7 @@ use crate::{
         suspended::{GroupRefusals, SuspendedDelivery},
         work::Work,
     },
+    leaf::limits::PAYLOAD_BYTES_MAX,
     mesh::core::Core,
 };
 

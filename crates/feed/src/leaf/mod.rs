@@ -31,7 +31,9 @@ mod credentials;
 mod dial;
 mod hub;
 mod inbound;
+mod info;
 mod interest;
+mod limits;
 mod outbound;
 mod remote;
 mod rules;
@@ -60,20 +62,11 @@ use crate::{
         serve::attend,
     },
     mesh::core::Local,
-    routing::trie::{HUBS_MAX, HubId},
+    routing::trie::HubId,
 };
+pub use limits::REMOTES_MAX;
 pub use remote::{ADDRESSES_MAX, Address, InvalidAddress, Login, PORT, Remote, Scheme, UserSeed};
 
-/// Maximum number of hubs that may be configured.
-pub const REMOTES_MAX: usize = HUBS_MAX;
-/// Maximum number of patterns accepted from one hub; each takes a few hundred bytes on every core.
-const HEARD_MAX: usize = 1 << 20;
-/// Largest message to or from a hub in bytes (also nats-server's limit). The hub's own `max_payload` applies
-/// to its clients' messages; JetStream sends longer answers, such as a page that lists a hundred thousand
-/// subjects of a stream.
-const PAYLOAD_BYTES_MAX: usize = 64 << 20;
-/// Maximum number of addresses of other servers in a cluster that are learnt from a hub.
-const LEARNT_MAX: usize = 64;
 /// Backlog of a hub in bytes above which the announcement of existing subscriptions pauses.
 const ANNOUNCE_BYTES_MAX: usize = 1 << 20;
 /// Length of the pause in announcing subscriptions to a hub with a large backlog.

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::{ADDRESSES_MAX, REMOTES_MAX, Remote};
+use super::{ADDRESSES_MAX, Remote};
 use crate::{
     accounts::identity::{AccountId, GLOBAL_ACCOUNT, Identities},
     config::Config,
-    mesh::shared::SharedState,
+    leaf::limits::REMOTES_MAX,
     routing::trie::HubId,
 };
 
@@ -35,7 +35,7 @@ pub(crate) struct Seed {
 pub(crate) fn seeds(
     config: &Config,
     identities: &Identities,
-    shared: &SharedState,
+    server_id: &str,
     before: &[Arc<Seed>],
 ) -> Result<Arc<[Arc<Seed>]>, String> {
     if config.hubs.len() > REMOTES_MAX {
@@ -65,7 +65,7 @@ pub(crate) fn seeds(
             number.unwrap_or_else(|| unreachable!("there are as many numbers as hubs may be configured"));
         let suffix = if hub == 0 { String::new() } else { format!("-{hub}") };
         // Names are unique to each process, because hubs distinguish servers by name.
-        let own = shared.server_id.get(1..9).unwrap_or(&shared.server_id);
+        let own = server_id.get(1..9).unwrap_or(server_id);
         let seed = Seed {
             hub,
             remote: remote.clone(),
@@ -73,8 +73,8 @@ pub(crate) fn seeds(
             account_name: Arc::clone(account_name),
             name: format!("{}{suffix}", config.server_name),
             cluster: format!("{}-{own}{suffix}", config.server_name),
-            server_id: shared.server_id.clone(),
-            loop_prefix: format!("$LDS.{}-", shared.server_id),
+            server_id: server_id.to_owned(),
+            loop_prefix: format!("$LDS.{server_id}-"),
         };
         // An unchanged seed is kept as the same `Arc`, so that its connection is left alone. A new server
         // name counts as a change.

@@ -5,12 +5,13 @@ use std::{
     sync::Arc,
 };
 
-use super::super::{HEARD_MAX, trouble::Trouble};
+use super::super::trouble::Trouble;
 use crate::{
     accounts::identity::Mappings,
     client::connection::ConnId,
     counters::Counter,
     delivery::work,
+    leaf::limits::HEARD_MAX,
     mesh::core::{Core, Routing},
     routing::{subjects::Subjects, trie::HubId},
 };

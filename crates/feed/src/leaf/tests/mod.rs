@@ -9,7 +9,7 @@ use std::{net::SocketAddr, rc::Rc, sync::Arc};
 
 use wire::nats::write;
 
-use super::{Remote, Seed, dial::Info};
+use super::{Remote, Seed};
 use crate::{
     accounts::identity::{
         Account, Authorization, Entry, Export, Identities, Import, Mapping, ReservedSubjects, ServiceExport,
@@ -23,6 +23,7 @@ use crate::{
     },
     delivery::outputs::Outputs,
     fuzzing::cores_with,
+    leaf::info::Info,
     mesh::core::{Core, Local, Settings},
 };
 
