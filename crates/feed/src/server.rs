@@ -40,8 +40,9 @@ use crate::{
     },
     monitor::{
         inspector::Looker,
+        look::NoAnswer,
         snapshot::Snapshot,
-        system::{self, QUESTIONS_MAX, SystemEvent},
+        system::{self, QUESTIONS_MAX, question::SystemEvent},
     },
     routing::trie::CORES_MAX,
 };
@@ -74,11 +75,6 @@ pub enum StartError {
     #[error("cannot start the event loops: {0}")]
     Cores(#[from] cores::run::StartError),
 }
-
-/// Error: a core did not answer in time.
-#[derive(Debug, thiserror::Error)]
-#[error("a core did not answer; the server may be stopping")]
-pub struct NoAnswer;
 
 /// Error of a reload; the old configuration stays active.
 #[derive(Debug, thiserror::Error)]

@@ -409,7 +409,7 @@ impl Core {
         let text = |text: Option<&str>| text.filter(|text| !text.is_empty()).map(str::to_owned);
         let started = std::time::UNIX_EPOCH + std::time::Duration::from_millis(connection.started_unix_ms);
         WhoAsks {
-            start: Some(crate::monitor::moment(started)),
+            start: Some(crate::monitor::times::moment(started)),
             host: Some(connection.address.ip().to_string()),
             id: Some(connection.cid),
             user: text(connection.identity.as_ref().and_then(|identity| identity.name.as_deref())),

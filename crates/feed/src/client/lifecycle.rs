@@ -9,7 +9,7 @@ use crate::{
     client::connection::{CloseReason, ConnId, Connection, Stage, Writer},
     counters::Counter,
     mesh::core::Core,
-    monitor::snapshot::{self, CLOSED_KEPT_MAX},
+    monitor::{capture, snapshot::CLOSED_KEPT_MAX},
     routing::trie::SubId,
 };
 
@@ -83,7 +83,7 @@ impl Core {
             return why;
         }
         self.tell_disconnected(&connection, why);
-        let mut snapshot = snapshot::of_connection(&connection, self.index, &self.settings.identities);
+        let mut snapshot = capture::of_connection(&connection, self.index, &self.settings.identities);
         snapshot.closed = Some((clock::now_system(), why));
         if connection.is_in_account {
             self.shared.leave_account(connection.account);

@@ -72,7 +72,7 @@ use crate::{
         links::{Links, Message},
         shared::SharedState,
     },
-    monitor::{snapshot::ConnectionSnapshot, system::SystemEvent},
+    monitor::{snapshot::ConnectionSnapshot, system::question::SystemEvent},
     routing::subjects::Subjects,
 };
 

@@ -9,15 +9,14 @@ use std::{
 
 use serde_json::{Value, json};
 
-use super::{
-    PageError, PageRequest, age, head, moment,
-    query::{Part, Query},
-};
+use super::query::{Part, Query};
 use crate::{
     client::connection::ConnId,
     monitor::{
-        inspector::SubscriptionFilter,
+        look::SubscriptionFilter,
+        page::{PageError, PageRequest, head},
         snapshot::{ConnectionSnapshot, SubscriptionSnapshot},
+        times::{age, moment},
     },
 };
 

@@ -11,7 +11,7 @@
 //! [`STEP_COPIED_MAX`] items; `feed_monitor_steps` and `feed_monitor_looked_at` count them. Items that are
 //! added or removed between two steps may be missing or occur twice: the pages show a server in operation.
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use engine::cores::clock;
 use tokio::sync::oneshot;
@@ -26,9 +26,12 @@ use crate::{
         links::Message,
         shared::SharedState,
     },
-    monitor::snapshot::{self, ConnectionSnapshot, SubscriptionSnapshot, Totals},
+    monitor::{
+        capture,
+        look::{ListedSubscription, Look, NoAnswer, Piece, SubscriptionFilter, Tables},
+        snapshot::{ConnectionSnapshot, Totals},
+    },
     routing::trie::tokens_of,
-    server::NoAnswer,
 };
 
 /// Largest number of connections or subscriptions that a loop examines in one step.
@@ -40,58 +43,6 @@ const STEP_COPIED_MAX: usize = 128;
 const STEP_TOKENS_MAX: usize = 4 * STEP_LOOKED_AT_MAX as usize;
 /// Time limit for a core's answer to a monitoring step.
 const STEP_TIME_MAX: Duration = Duration::from_secs(2);
-
-/// A request to a core for monitoring data.
-pub(crate) enum Look {
-    /// Sizes of the core's tables.
-    Tables(oneshot::Sender<Tables>),
-    /// Open connections, starting at this connection number.
-    Open(ConnId, oneshot::Sender<Piece<(ConnId, ConnectionSnapshot)>>),
-    /// Closed connections, starting at this index.
-    Closed(u32, oneshot::Sender<Piece<ConnectionSnapshot>>),
-    /// Hubs that the core joins.
-    Hubs(oneshot::Sender<Vec<HubSnapshot>>),
-    /// Subscriptions that match the filter, starting at this subscription number.
-    Subscriptions(u32, SubscriptionFilter, oneshot::Sender<Piece<ListedSubscription>>),
-}
-
-/// A part of a list, and the number at which the next part begins.
-pub(crate) struct Piece<T> {
-    things: Vec<T>,
-    /// Number of items in this part that match the filter, including skipped ones.
-    matched: usize,
-    next: Option<u32>,
-}
-
-/// Sizes of a core's tables.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Tables {
-    pub(crate) trie_nodes: usize,
-    pub(crate) matches_found: u64,
-    pub(crate) matches_made: u64,
-}
-
-/// A subscription with its connection and account, for a list.
-#[derive(Debug, Clone)]
-pub(crate) struct ListedSubscription {
-    pub(crate) cid: u64,
-    pub(crate) account: String,
-    pub(crate) subscription: SubscriptionSnapshot,
-}
-
-/// Filter of a list of subscriptions.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct SubscriptionFilter {
-    /// Restricts the list to subscriptions of these connections.
-    pub(crate) of: Option<Arc<HashSet<ConnId>>>,
-    /// Restricts the list to subscriptions of this account.
-    pub(crate) account: Option<Arc<str>>,
-    /// Restricts the list to subscriptions that match this subject, which is valid and has no wildcards.
-    pub(crate) test: Option<Arc<[u8]>>,
-    /// Number of matches to skip, and number to return after that; any others are only counted.
-    pub(crate) skip: usize,
-    pub(crate) take: usize,
-}
 
 /// Source of monitoring data about a server, for as long as it runs.
 #[derive(Clone)]
@@ -277,7 +228,7 @@ fn open(core: &Core, from: ConnId) -> Piece<(ConnId, ConnectionSnapshot)> {
     let mut things = Vec::new();
     let next = walk(core, from, connections.end(), |id| {
         let found = connections.find(id).filter(|one| one.hub.is_none());
-        let copied = found.map(|one| snapshot::of_connection(one, core.index, &core.settings.identities));
+        let copied = found.map(|one| capture::of_connection(one, core.index, &core.settings.identities));
         things.extend(copied.map(|copied| (id, copied)));
         LookCost { copied: usize::from(found.is_some()), tokens: 0 }
     });
@@ -312,7 +263,7 @@ fn subscriptions(core: &Core, from: u32, wanted: &SubscriptionFilter) -> Piece<L
         if matched <= wanted.skip || things.len() >= wanted.take {
             return cost;
         }
-        let copy = snapshot::of_subscription(&core.routing.subjects, sub);
+        let copy = capture::of_subscription(&core.routing.subjects, sub);
         cost.copied = 1;
         cost.tokens += tokens_of(copy.subject.as_bytes());
         things.push(ListedSubscription { cid: connection.cid, account: name.to_owned(), subscription: copy });

@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{PageError, PageRequest, head};
-use crate::leaf::HubSnapshot;
+use crate::{
+    leaf::HubSnapshot,
+    monitor::page::{PageError, PageRequest, head},
+};
 
 pub(crate) async fn page(asked: &PageRequest) -> Result<Value, PageError> {
     let mut hubs = asked.looker.hubs().await?;

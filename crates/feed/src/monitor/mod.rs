@@ -12,13 +12,17 @@
 //! (routes, gateways) are present and empty. Requests in the system account are answered with the same pages
 //! (`crate::monitor::system`).
 
+pub(crate) mod capture;
 pub(crate) mod connz;
 pub(crate) mod inspector;
 pub(crate) mod leafz;
+pub(crate) mod look;
+pub(crate) mod page;
 pub(crate) mod query;
 pub mod snapshot;
 pub(crate) mod subsz;
 pub(crate) mod system;
+pub(crate) mod times;
 pub(crate) mod varz;
 
 use std::{
@@ -27,7 +31,6 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::{Duration, SystemTime},
 };
 
 use axum::{
@@ -41,9 +44,10 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 use self::query::Query;
-use crate::{
-    monitor::{inspector::Looker, snapshot::Totals},
-    server::NoAnswer,
+use crate::monitor::{
+    inspector::Looker,
+    look::NoAnswer,
+    page::{PageError, PageRequest, accounts, gateways, routes},
 };
 
 /// Maximum number of lists that are assembled at the same time.
@@ -118,42 +122,6 @@ impl<W: MonitoredFeed> Monitor<W> {
 
 type MonitorState<W> = State<Arc<Monitor<W>>>;
 
-/// Request for a monitoring page.
-pub(crate) struct PageRequest {
-    pub(crate) looker: Looker,
-}
-
-/// Reason why a monitoring page cannot be built.
-#[derive(Debug)]
-pub(crate) enum PageError {
-    /// A parameter of the query is invalid.
-    Wrong(String),
-    /// A loop did not answer.
-    NoAnswer,
-}
-
-impl From<String> for PageError {
-    fn from(message: String) -> Self {
-        Self::Wrong(message)
-    }
-}
-
-impl From<NoAnswer> for PageError {
-    fn from(_: NoAnswer) -> Self {
-        Self::NoAnswer
-    }
-}
-
-/// Errors in queries are answered in plain text with status 400, as in nats-server.
-impl IntoResponse for PageError {
-    fn into_response(self) -> Response {
-        match self {
-            Self::Wrong(message) => (StatusCode::BAD_REQUEST, message).into_response(),
-            Self::NoAnswer => (StatusCode::SERVICE_UNAVAILABLE, "no answer from the feed\n").into_response(),
-        }
-    }
-}
-
 type Page = Result<Json<Value>, PageError>;
 
 async fn varz_page<W: MonitoredFeed>(State(monitor): MonitorState<W>) -> Page {
@@ -188,36 +156,6 @@ async fn accountz<W: MonitoredFeed>(State(monitor): MonitorState<W>) -> Page {
     Ok(Json(accounts(&monitor.look("/accountz")?)))
 }
 
-/// Builds the page `/routez`.
-pub(crate) fn routes(asked: &PageRequest) -> Value {
-    let totals = asked.looker.totals();
-    let mut page = head(&totals);
-    page["server_name"] = totals.server_name.into();
-    page["num_routes"] = 0.into();
-    page["routes"] = json!([]);
-    page
-}
-
-/// Builds the page `/gatewayz`.
-pub(crate) fn gateways(asked: &PageRequest) -> Value {
-    let mut page = head(&asked.looker.totals());
-    page["outbound_gateways"] = json!({});
-    page["inbound_gateways"] = json!({});
-    page
-}
-
-/// Builds the page `/accountz`.
-pub(crate) fn accounts(asked: &PageRequest) -> Value {
-    let authorization = &asked.looker.settings.config.authorization;
-    let system = authorization.system_account.as_deref().unwrap_or(crate::accounts::identity::SYSTEM_ACCOUNT);
-    let mut names = vec![crate::accounts::identity::GLOBAL_ACCOUNT, system];
-    names.extend(authorization.accounts.iter().map(|account| &*account.name).filter(|name| *name != system));
-    let mut page = head(&asked.looker.totals());
-    page["system_account"] = system.into();
-    page["accounts"] = names.into();
-    page
-}
-
 /// Answers from counters alone, without asking any loop, because load balancers send many of these requests.
 async fn healthz<W: MonitoredFeed>(State(monitor): MonitorState<W>) -> Response {
     monitor.count("/healthz");
@@ -229,48 +167,10 @@ async fn healthz<W: MonitoredFeed>(State(monitor): MonitorState<W>) -> Response 
     }
 }
 
-/// Builds the fields that every page begins with.
-pub(crate) fn head(totals: &Totals) -> Value {
-    json!({"server_id": totals.server_id, "now": moment(totals.now)})
-}
-
 fn index() -> String {
     let links: String =
         PATHS.iter().map(|path| format!("<li><a href=\".{path}\">{path}</a></li>\n")).collect();
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<title>Feed</title>\n<h1>Feed</h1>\n<ul>\n{links}</ul>\n</html>\n"
     )
-}
-
-/// Formats a time as Go does: RFC 3339 with nanoseconds.
-pub(crate) fn moment(time: SystemTime) -> String {
-    humantime::format_rfc3339_nanos(time).to_string()
-}
-
-/// Formats an age as nats-server does (`myUptime`): `1d2h3m4s`, in whole seconds.
-pub(crate) fn age(duration: Duration) -> String {
-    let seconds = duration.as_secs();
-    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
-    let years = days / 365;
-    let mut text = String::new();
-    for (total, value, unit) in
-        [(years, years, 'y'), (days, days % 365, 'd'), (hours, hours % 24, 'h'), (minutes, minutes % 60, 'm')]
-    {
-        if total > 0 {
-            text += &format!("{value}{unit}");
-        }
-    }
-    text + &format!("{}s", seconds % 60)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ages_are_written_as_nats_server_writes_them() {
-        let texts = [0, 59, 60, 3_600, 86_400 + 61, 366 * 86_400].map(|s| age(Duration::from_secs(s)));
-        assert_eq!(texts, ["0s", "59s", "1m0s", "1h0m0s", "1d0h1m1s", "1y1d0h0m0s"]);
-        assert_eq!(moment(SystemTime::UNIX_EPOCH), "1970-01-01T00:00:00.000000000Z");
-    }
 }

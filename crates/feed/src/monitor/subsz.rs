@@ -4,12 +4,13 @@ use serde_json::{Value, json};
 use wire::nats::subject;
 
 use super::{
-    PageError, PageRequest,
     connz::subscription,
-    head,
     query::{Part, Query},
 };
-use crate::monitor::inspector::{SubscriptionFilter, Tables};
+use crate::monitor::{
+    look::{SubscriptionFilter, Tables},
+    page::{PageError, PageRequest, head},
+};
 
 pub(crate) async fn page(asked: &PageRequest, query: &Query<'_>) -> Result<Value, PageError> {
     let part = Part::of(query)?;

@@ -4,9 +4,15 @@ use std::{collections::BTreeMap, fs, time::Duration};
 
 use serde_json::{Value, json};
 
-use super::PageRequest;
-use super::{age, head, moment};
-use crate::{Counter, accounts::identity::SYSTEM_ACCOUNT, mesh::shared::PROTOCOL_VERSION};
+use crate::{
+    Counter,
+    accounts::identity::SYSTEM_ACCOUNT,
+    mesh::shared::PROTOCOL_VERSION,
+    monitor::{
+        page::{PageRequest, head},
+        times::{age, moment},
+    },
+};
 
 /// Builds the page from counters alone, so that its cost does not depend on the number of clients.
 pub(crate) fn page(asked: &PageRequest, requests: &BTreeMap<&'static str, u64>) -> Value {

@@ -14,7 +14,7 @@ use crate::{
     counters::Counter,
     delivery::work::{SUBSCRIBE, TOKENS_MAX, WALKS},
     mesh::core::{Core, Routing, SUBSCRIPTION_MEMORY, Turn},
-    monitor::system,
+    monitor::system::question::SystemEvent,
     routing::{
         subjects::Wish,
         trie::{SubId, tokens_of},
@@ -71,7 +71,7 @@ impl Core {
         if connection.account == AccountId::SYSTEM.0 {
             // If the channel is full, an event is queued already, and its receiver will notice this
             // subscription.
-            _ = self.observers.system.try_send(system::SystemEvent::Subscribed);
+            _ = self.observers.system.try_send(SystemEvent::Subscribed);
         }
         if subjects.abroad.has_streams(connection.account) {
             connection.under_way = Some(Box::new(UnderWay::Following { sub, next: 0 }));

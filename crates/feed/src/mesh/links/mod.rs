@@ -33,7 +33,7 @@ use crate::{
     delivery::{producer::Producer, run::Run},
     leaf::Tellers,
     mesh::core::Settings,
-    monitor::inspector::Look,
+    monitor::look::Look,
     routing::trie::{HubId, HubMask, tokens_of},
 };
 

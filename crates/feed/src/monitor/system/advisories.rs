@@ -12,7 +12,7 @@ use crate::{
     accounts::identity::AccountId,
     client::connection::{CloseReason, ConnId, Connection, Stage},
     mesh::core::Core,
-    monitor::moment,
+    monitor::times::moment,
 };
 
 impl Core {

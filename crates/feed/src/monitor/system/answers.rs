@@ -6,23 +6,25 @@ use std::{collections::BTreeMap, time::Duration};
 use serde_json::{Value, json};
 use tokio::{sync::mpsc, time::Interval};
 
-use super::{
-    ANSWER_BYTES_MAX, OPTIONS_BYTES_MAX, Page, Question, Server, Subject, SystemEvent, server_info, to_bytes,
-};
+use super::{ANSWER_BYTES_MAX, OPTIONS_BYTES_MAX, Server, server_info, to_bytes};
 use crate::{
     accounts::identity::AccountId,
     counters::Counter,
     delivery::batch::Batch,
     mesh::links::Message,
     monitor::{
-        self, PageError, PageRequest, connz,
+        connz,
         inspector::Looker,
-        leafz, moment,
+        leafz,
+        look::NoAnswer,
+        page::{self, PageError, PageRequest},
         query::Query,
         snapshot::{ConnectionSnapshot, Totals},
-        subsz, varz,
+        subsz,
+        system::question::{Page, Question, Subject, SystemEvent},
+        times::moment,
+        varz,
     },
-    server::NoAnswer,
 };
 
 /// Interval between STATSZ messages while the system account has subscribers (nats-server's
@@ -159,16 +161,16 @@ async fn of_server(asked: &PageRequest, page: Page, options: &Value) -> Result<V
         Page::Varz => Ok(varz::page(asked, &BTreeMap::new())),
         Page::Connz => connz::page(asked, &query).await,
         Page::Subsz => subsz::page(asked, &query).await,
-        Page::Routez => Ok(monitor::routes(asked)),
-        Page::Gatewayz => Ok(monitor::gateways(asked)),
+        Page::Routez => Ok(page::routes(asked)),
+        Page::Gatewayz => Ok(page::gateways(asked)),
         Page::Leafz => leafz::page(asked).await,
         Page::Accountz => match options["account"].as_str().filter(|name| !name.is_empty()) {
             Some(name) => {
-                let mut page = monitor::head(&asked.looker.totals());
+                let mut page = page::head(&asked.looker.totals());
                 page["account_detail"] = info(asked, name).await?;
                 Ok(page)
             }
-            None => Ok(monitor::accounts(asked)),
+            None => Ok(page::accounts(asked)),
         },
         Page::Jsz => Ok(jetstream(asked)),
         Page::Healthz => Ok(json!({"status": "ok", "status_code": 200})),
@@ -205,7 +207,7 @@ async fn of_account(
             if used.is_empty() {
                 return Ok(None);
             }
-            let mut page = monitor::head(&asked.looker.totals());
+            let mut page = page::head(&asked.looker.totals());
             page["account_statz"] = used.into();
             page
         }
@@ -225,7 +227,7 @@ async fn of_accounts(asked: &PageRequest, options: &Value) -> Result<Value, Page
         |one: &Value| wanted.as_ref().is_none_or(|names| names.iter().any(|name| one["acc"] == **name));
     let all = statz(asked).await?;
     let shown: Vec<Value> = all.into_iter().filter(|one| is_wanted(one) && is_shown(one, options)).collect();
-    let mut page = monitor::head(&asked.looker.totals());
+    let mut page = page::head(&asked.looker.totals());
     page["account_statz"] = shown.into();
     Ok(page)
 }
@@ -271,7 +273,7 @@ async fn info(asked: &PageRequest, account: &str) -> Result<Value, PageError> {
 
 /// Builds an empty JetStream page. The feed has no JetStream, but tools request the page.
 fn jetstream(asked: &PageRequest) -> Value {
-    let mut page = monitor::head(&asked.looker.totals());
+    let mut page = page::head(&asked.looker.totals());
     for key in ["memory", "storage", "reserved_memory", "reserved_storage", "accounts", "ha_assets"] {
         page[key] = 0.into();
     }
