@@ -34,8 +34,9 @@ use crate::{
     delivery::publisher::{Outside, Publisher},
     leaf,
     mesh::{
-        core::{CoreSeed, Local, Settings},
+        core::{CoreSeed, Local},
         links::{Message, RING_MESSAGES},
+        settings::Settings,
         shared::SharedState,
     },
     monitor::{

@@ -160,7 +160,7 @@ const CIRCLES: [(&str, &[usize]); 12] = [
     ("cache", &[]),
     ("cluster", &[6]),
     ("engine", &[]),
-    ("feed", &[40, 4]),
+    ("feed", &[4]),
     ("httpd", &[]),
     ("lab", &[4, 3, 3, 3]),
     ("mail", &[]),

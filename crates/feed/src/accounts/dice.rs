@@ -12,6 +12,7 @@ impl Dice {
     }
 
     /// Returns a random number below `below`, which must not be 0.
+    #[inline]
     pub(crate) fn throw(&mut self, below: u32) -> u32 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;

@@ -136,6 +136,7 @@ impl Imports {
 
     /// Returns the client's subscription that a foreign one represents, with the stream that translates the
     /// subjects.
+    #[inline]
     pub(crate) fn stands_for(&self, sub: SubId) -> Option<(SubId, &Stream)> {
         self.foreign.get(&sub).map(|foreign| (foreign.of, &*foreign.stream))
     }

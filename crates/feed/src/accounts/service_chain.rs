@@ -65,6 +65,7 @@ pub(super) enum Way {
 
 impl ServiceImportChain {
     /// Returns the messages of the level at this depth.
+    #[inline]
     pub(super) fn run<'a>(&'a self, depth: usize, published: &Run<'a>) -> Run<'a> {
         match &self.levels[depth].message {
             Message::Published => *published,
@@ -86,6 +87,7 @@ impl ServiceImportChain {
 }
 
 impl Level {
+    #[inline]
     pub(super) fn new(of: &Origin, message: Message) -> Self {
         Self {
             of: *of,

@@ -36,7 +36,8 @@ use crate::{
     config::{HandshakeFirst, Tls},
     counters::Counter,
     mesh::{
-        core::{Core, Local, Settings},
+        core::{Core, Local},
+        settings::Settings,
         shared::Reader,
     },
 };

@@ -115,6 +115,7 @@ impl ConsumerBacklog {
     }
 
     /// Credits the consumer with the bytes that it has read, up to `at_most`.
+    #[inline]
     pub(super) fn credit_written(&mut self, written: u64, at_most: usize) {
         let taken = usize::try_from(written - self.written).unwrap_or(usize::MAX);
         self.credit = self.credit.saturating_add(taken).min(at_most);
@@ -123,6 +124,7 @@ impl ConsumerBacklog {
 
     /// Returns whether producers may be held now: the window for holds is open, or the consumer's credit pays
     /// for a new one.
+    #[inline]
     pub(super) fn may_hold(&mut self, price: usize, now_ms: u64) -> bool {
         if now_ms < self.window_until_ms {
             return true;
@@ -136,6 +138,7 @@ impl ConsumerBacklog {
     }
 
     /// Returns the time at which the next hold ends; `None` if no producer is held.
+    #[inline]
     pub(super) fn due_ms(&self) -> Option<u64> {
         self.holds.iter().map(|hold| hold.until_ms.unwrap_or(self.window_until_ms)).min()
     }

@@ -26,6 +26,7 @@ pub(crate) struct Origin {
 
 impl Origin {
     /// Builds the origin of messages that no client has published, in an account without exports and imports.
+    #[inline]
     pub(crate) fn of_nobody(producer: Producer, account: u16, root: NodeId) -> Self {
         Self {
             from: producer.conn,

@@ -117,7 +117,10 @@ mod tests {
         },
         config::Config,
         delivery::hot_path_tests::cores,
-        mesh::core::{Core, Local, Settings},
+        mesh::{
+            core::{Core, Local},
+            settings::Settings,
+        },
     };
 
     fn enter(core: &mut Core, address: [u8; 4], unfinished_bytes: usize, moved_ms: u64) -> ConnId {

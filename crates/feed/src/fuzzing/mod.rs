@@ -40,8 +40,9 @@ use crate::{
     config::Config,
     counters::Counter,
     mesh::{
-        core::{CoreSeed, Local, Settings},
+        core::{CoreSeed, Local},
         links::{Message, RING_MESSAGES},
+        settings::Settings,
         shared::SharedState,
     },
 };

@@ -1,4 +1,4 @@
-//! State of one core in parts, and the beginning and end of its turns. A message meets three of the parts:
+//! State of one core in parts. A message meets three of the parts:
 //!
 //! ```text
 //!   a connection's task             the inbox's task
@@ -20,7 +20,7 @@
 //! Subjects and outputs do not know each other, except for a connection's table of sids and a subscription's
 //! connection, which are passed to them. So the parameters of a function that takes one part, or two, show
 //! what it can change. Functions on the whole [`Core`] are a client's operations (`session`), connecting and
-//! disconnecting (`lifecycle`), publishing (`publish`), and the turn, here.
+//! disconnecting (`lifecycle`), publishing (`publish`), and the turn (`turn`).
 //!
 //! Everything is owned by this core's thread; a turn borrows all of it and does not wait. Other cores see
 //! only what is sent to them.
@@ -29,7 +29,7 @@ use std::{
     cell::RefCell,
     collections::{HashMap, VecDeque},
     rc::Rc,
-    sync::{Arc, atomic::Ordering},
+    sync::Arc,
 };
 
 use engine::{
@@ -39,63 +39,32 @@ use engine::{
     journal::Scribe,
     meter::CoreCounters,
     share::Share,
-    tls::session::HANDSHAKE_BYTES_MAX,
 };
-
 use tokio::sync::mpsc;
-use wire::nats::rejection::Rejection;
 
 use crate::{
-    accounts::{
-        dice::Dice,
-        identity::{Exchange, Identities, Mappings},
-        pending_calls::Requests,
-    },
-    client::{
-        acceptors::Acceptors,
-        check_slots::Checks,
-        connection::{CloseReason, ConnId},
-        handshakes::Handshakes,
-    },
-    config::Config,
+    accounts::{dice::Dice, identity::Mappings, pending_calls::Requests},
+    client::{check_slots::Checks, connection::ConnId, handshakes::Handshakes},
     counters::Counter,
     delivery::{
         backlog::Marks,
         buffers::Buffers,
         outputs::Outputs,
-        victims::Victim,
-        work::{self, WORK_A_TURN, Work},
+        work::{WORK_A_TURN, Work},
     },
-    leaf::{self, Hubs},
+    leaf::Hubs,
     mesh::{
-        inbox::Inbox,
         links::{Links, Message},
+        settings::Settings,
         shared::SharedState,
+        waiting::Inbox,
     },
     monitor::{snapshot::ConnectionSnapshot, system::question::SystemEvent},
     routing::subjects::Subjects,
 };
 
-/// Memory of a connection, and the additional memory of its TLS session; measured and rounded up.
-const CONNECTION_BYTES: usize = 2 << 10;
-const TLS_BYTES: usize = 16 << 10;
-/// Memory in bytes of a handshake without TLS: a PROXY header, or a WebSocket upgrade.
-const PLAIN_HANDSHAKE_BYTES: usize = 8 << 10;
-/// Largest number of handshakes displaced at once for lack of memory; each displacement searches all
-/// handshakes.
-const DISPLACED_AT_ONCE: usize = 16;
 /// Category of the subscriptions' memory in the core's accounts.
 pub(crate) const SUBSCRIPTION_MEMORY: Category = Category(0);
-
-/// Settings that a reload replaces.
-#[derive(Debug)]
-pub(crate) struct Settings {
-    pub(crate) config: Config,
-    pub(crate) identities: Identities,
-    pub(crate) acceptors: Acceptors,
-    /// Hubs of all cores.
-    pub(crate) hubs: Arc<[Arc<leaf::Seed>]>,
-}
 
 /// State of one core.
 pub(crate) struct Core {
@@ -149,7 +118,7 @@ pub(crate) struct Clients {
 /// Memory that clients may use.
 pub(crate) struct Memory {
     /// This core's share of the memory for connections.
-    connections: Share,
+    pub(super) connections: Share,
     /// This core's share of the memory for backlogs.
     pub(crate) pending: Share,
     /// Memory of subscriptions, charged to their clients.
@@ -268,178 +237,5 @@ impl Core {
     #[inline]
     pub(crate) fn count(&self, counter: Counter) {
         self.observers.counters.add(counter, 1);
-    }
-
-    /// Begins a turn.
-    #[inline]
-    pub(crate) fn begin_turn(&mut self) {
-        self.turn.now_ms = clock::monotonic_ms();
-        self.turn.work = Work::of(WORK_A_TURN);
-    }
-
-    /// Sends this turn's records to other cores, and writes the clients' output.
-    pub(crate) fn end_turn(&mut self) {
-        if self.links.tellers.is_waiting {
-            self.tell_hubs();
-        }
-        self.turn.work.add(self.outputs.dirty() as u64 * work::WRITE);
-        self.links.flush();
-        self.outputs.flush(&mut self.links);
-        self.observers.counters.set(Counter::MatchesFound, self.routing.subjects.matches.found);
-        self.observers.counters.set(Counter::MatchesMade, self.routing.subjects.matches.made);
-        self.observers.counters.set(Counter::MatchesDropped, self.routing.subjects.matches.dropped);
-        self.observers.counters.set(Counter::MatchesBytes, self.routing.subjects.matches.bytes() as u64);
-        self.bound_sum();
-    }
-
-    /// Disconnects clients until all clients together hold no more memory than allowed: first those that make
-    /// no progress, with a large backlog or an incomplete operation.
-    #[inline]
-    pub(crate) fn bound_sum(&mut self) {
-        while !self.memory.pending.allows(self.outputs.held_bytes()) {
-            let Some(Victim { id, is_unfinished }) = self.outputs.choose_victim(self.turn.now_ms) else {
-                return;
-            };
-            self.outputs.release_all(id, &mut self.links);
-            if is_unfinished {
-                self.outputs.close(id, CloseReason::SlowProducer);
-            } else {
-                self.count(Counter::SlowTotal);
-                let subject = self.routing.subjects.a_subject_of(&self.outputs.connections[id]);
-                self.outputs.cut_slow(id, CloseReason::SlowConsumerPending, &subject);
-            }
-            self.links.flush();
-        }
-        let is_crowded = self.memory.pending.is_crowded(self.outputs.held_bytes());
-        self.outputs.marks.set_crowded(is_crowded);
-    }
-
-    /// Returns whether there is memory for one more connection. A handshake in progress is counted at the
-    /// maximum that it may take.
-    pub(crate) fn has_connection_memory(&mut self) -> bool {
-        self.displace_handshakes(self.bytes_of_a_connection())
-    }
-
-    /// Frees memory that other cores or servers need, if this core uses more than its own share.
-    pub(crate) fn give_way(&mut self) {
-        self.memory.subscriptions.give_way();
-        self.displace_handshakes(0);
-    }
-
-    /// Displaces handshakes, up to a fixed number per call, until `more` bytes are available for connections.
-    /// Returns whether they are.
-    fn displace_handshakes(&mut self, more: usize) -> bool {
-        for _ in 0..DISPLACED_AT_ONCE {
-            if self.memory.connections.allows(self.connection_bytes() + more) {
-                return true;
-            }
-            if !self.clients.handshakes.make_room() {
-                return false;
-            }
-            self.count(Counter::HandshakesDisplaced);
-        }
-        self.memory.connections.allows(self.connection_bytes() + more)
-    }
-
-    /// Returns whether this core uses memory beyond its own share, which others may need.
-    pub(crate) fn has_taken_memory(&self) -> bool {
-        self.memory.connections.has_taken()
-            || self.memory.pending.has_taken()
-            || self.memory.subscriptions.has_taken()
-    }
-
-    fn connection_bytes(&self) -> usize {
-        let of_handshake =
-            if self.settings.acceptors.has_tls() { HANDSHAKE_BYTES_MAX } else { PLAIN_HANDSHAKE_BYTES };
-        self.clients() * self.bytes_of_a_connection() + self.clients.handshakes.under_way() * of_handshake
-    }
-
-    fn bytes_of_a_connection(&self) -> usize {
-        CONNECTION_BYTES + if self.settings.acceptors.has_tls() { TLS_BYTES } else { 0 }
-    }
-
-    /// Closes this core's share of the connections that exceed a lowered limit, the newest first.
-    /// (nats-server closes arbitrary ones.)
-    fn close_surplus(&mut self) {
-        let surplus = self.shared.surplus.load(Ordering::Acquire);
-        if surplus == 0 {
-            return;
-        }
-        let own = self.clients();
-        let share = (surplus * own).div_ceil(self.clients.balance.total().max(own).max(1));
-        let open = self.outputs.connections.iter();
-        let open = open.filter(|(_, connection)| connection.closing.is_none() && connection.hub.is_none());
-        let mut open: Vec<(u64, ConnId)> = open.map(|(id, connection)| (connection.cid, id)).collect();
-        open.sort_unstable_by(|one, other| other.cmp(one));
-        for (_, id) in open.into_iter().take(share) {
-            let taken = self
-                .shared
-                .surplus
-                .fetch_update(Ordering::AcqRel, Ordering::Acquire, |surplus| surplus.checked_sub(1));
-            if taken.is_err() {
-                break;
-            }
-            self.outputs.reject(id, Rejection::ConnectionsExceeded);
-            self.end_turn();
-        }
-    }
-
-    /// Activates the current imports: services, and the streams that the connected clients' subscriptions
-    /// match.
-    fn take_exchange(&mut self) {
-        let Self { outputs, links, settings, routing: Routing { subjects, requests, .. }, .. } = self;
-        let now = settings.identities.exchange().map(Arc::clone);
-        let Some(before) = subjects.take_exchange(now.as_ref(), &requests.pattern(), links) else { return };
-        requests.close_gone();
-        let streams = |exchange: Option<&Exchange>, account| {
-            exchange
-                .and_then(|exchange| exchange.of(account))
-                .map_or(&[][..], |imports| &imports.streams)
-                .to_vec()
-        };
-        let is_changed = |account| streams(before.as_deref(), account) != streams(now.as_deref(), account);
-        for (_, connection) in outputs.connections.iter_mut() {
-            connection.deals = subjects.abroad.has_imports(connection.account);
-            if is_changed(connection.account) {
-                subjects.follow_again(connection, links);
-            }
-        }
-        self.refresh_hub_imports(is_changed);
-        // Only the operator can cause a reload, so no client is charged for these steps.
-        _ = self.routing.subjects.trie.take_steps();
-    }
-
-    /// Activates a new configuration: limits and permissions, also for connected clients.
-    pub(crate) fn reload(&mut self, settings: Arc<Settings>) {
-        self.settings = settings;
-        self.routing.mappings = self.settings.identities.all_mappings();
-        self.take_exchange();
-        self.leave_hubs_not_configured();
-        self.tell_hubs_what_stands();
-        self.outputs.rounds.stir();
-        let limits = &self.settings.config.limits;
-        self.outputs.marks = Marks::of(limits.max_pending);
-        self.memory.pending.resize(self.settings.config.limits.max_pending_total, self.cores);
-        self.memory.subscriptions.resize(
-            SUBSCRIPTION_MEMORY,
-            self.settings.config.limits.max_subscription_memory,
-            self.cores,
-        );
-        self.close_surplus();
-        for id in 0..self.outputs.connections.end() {
-            if self.outputs.connections.find(id).is_none() {
-                continue;
-            }
-            self.judge_again(id);
-            let connection = &self.outputs.connections[id];
-            if connection.takes_info && connection.closing.is_none() {
-                let info =
-                    self.shared.info(&self.settings, &(&**connection).into(), true, self.clients.is_lame);
-                self.outputs.say(id, &info);
-                // Output is written after each connection, so that all of it takes one chunk instead of one
-                // per connection.
-                self.end_turn();
-            }
-        }
     }
 }

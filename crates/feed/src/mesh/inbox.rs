@@ -13,64 +13,19 @@
 //! cores may then overtake each other. *Bound:* waiting batches still count as under way to this core
 //! (`links`), which pauses their producers.
 
-use std::{
-    collections::VecDeque,
-    future::poll_fn,
-    rc::Rc,
-    task::{Poll, Waker},
-};
-
-use engine::cores::mesh;
+use std::{future::poll_fn, rc::Rc, task::Poll};
 
 use crate::{
     client::accept,
-    delivery::{
-        batch::Batch,
-        suspended::SuspendedDelivery,
-        work::{WORK_ON_THE_WAY, Work},
-    },
+    delivery::work::{WORK_ON_THE_WAY, Work},
     mesh::{
         core::{Core, Local, Turn},
         links::{Message, Record, Records},
+        waiting::{From, WaitingBatch},
     },
     monitor::inspector,
     routing::trie::tokens_of,
 };
-
-/// Receiver of batches from other cores, with the queue of those that are not delivered yet.
-pub(crate) struct Inbox {
-    receiver: mesh::Receiver<Message>,
-    batch: Vec<Message>,
-    queue: VecDeque<WaitingBatch>,
-    /// Waker of the task that delivers waiting batches.
-    waker: Option<Waker>,
-}
-
-/// A batch that is being delivered.
-struct WaitingBatch {
-    from: From,
-    /// Number of bytes of the batch that have been processed.
-    at: usize,
-    /// Offset up to which the batch's announcements are applied; `None`: all are.
-    heard: Option<usize>,
-    /// The part of the batch whose announcements have been applied contains messages.
-    has_messages: bool,
-    /// The batch is counted in the core's `Backlog::unheard`.
-    is_unheard: bool,
-    /// Progress of the message at `at`, if it is not delivered to all subscribers.
-    begun: Option<Box<SuspendedDelivery>>,
-}
-
-enum From {
-    Core { core: usize, records: Vec<u8>, weight: usize },
-    Program(Batch),
-}
-
-impl Inbox {
-    pub(crate) fn new(receiver: mesh::Receiver<Message>) -> Self {
-        Self { receiver, batch: Vec::new(), queue: VecDeque::new(), waker: None }
-    }
-}
 
 impl Local {
     /// Receives and delivers batches from other cores, in an endless loop.

@@ -21,7 +21,7 @@ use crate::{
     accounts::identity::ACCOUNTS_MAX,
     client::connection::{Connection, Transport},
     counters::Counter,
-    mesh::core::Settings,
+    mesh::settings::Settings,
 };
 
 /// Version of nats-server whose protocol the feed implements; clients use it to decide which features they

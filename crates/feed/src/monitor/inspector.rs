@@ -21,11 +21,7 @@ use crate::{
     counters::Counter,
     delivery::publisher::Outside,
     leaf::HubSnapshot,
-    mesh::{
-        core::{Core, Settings},
-        links::Message,
-        shared::SharedState,
-    },
+    mesh::{core::Core, links::Message, settings::Settings, shared::SharedState},
     monitor::{
         capture,
         look::{ListedSubscription, Look, NoAnswer, Piece, SubscriptionFilter, Tables},

@@ -102,6 +102,7 @@ impl Subjects {
     }
 
     /// Returns the other cores that have members of a group.
+    #[inline]
     pub(crate) fn cores_of_group(&self, group: MatchedGroup<'_>) -> CoreMask {
         if let Some(overlap) = group.overlap {
             return overlap.core_mask();

@@ -199,7 +199,7 @@ fn a_long_pattern_takes_few_nodes() {
 fn a_pattern_of_too_many_tokens_is_refused() {
     let local = cores(1).remove(0);
     let core = &mut *local.core.borrow_mut();
-    let settings = crate::mesh::core::Settings {
+    let settings = crate::mesh::settings::Settings {
         config: crate::Config {
             limits: crate::Limits { max_control_line: 1 << 20, ..crate::Limits::default() },
             ..core.settings.config.clone()

@@ -24,7 +24,10 @@ use crate::{
     delivery::outputs::Outputs,
     fuzzing::cores_with,
     leaf::info::Info,
-    mesh::core::{Core, Local, Settings},
+    mesh::{
+        core::{Core, Local},
+        settings::Settings,
+    },
 };
 
 const HELLO: &[u8] =

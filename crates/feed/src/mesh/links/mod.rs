@@ -32,7 +32,7 @@ use crate::{
     client::{connection::ConnId, door::Door},
     delivery::{producer::Producer, run::Run},
     leaf::Tellers,
-    mesh::core::Settings,
+    mesh::settings::Settings,
     monitor::look::Look,
     routing::trie::{HubId, HubMask, tokens_of},
 };
