@@ -160,7 +160,7 @@ const CIRCLES: [(&str, &[usize]); 12] = [
     ("cache", &[]),
     ("cluster", &[6]),
     ("engine", &[]),
-    ("feed", &[4]),
+    ("feed", &[]),
     ("httpd", &[]),
     ("lab", &[4, 3, 3, 3]),
     ("mail", &[]),

@@ -1,5 +1,5 @@
-//! Foreign subscriptions (subscriptions to imported streams) of one core, and the search for imported services:
-//! added and removed with the clients' subscriptions, and after a reload.
+//! Foreign subscriptions (subscriptions to imported streams) of one core, and the search for imported
+//! services: added and removed with the clients' subscriptions, and after a reload.
 
 use std::{cell::Cell, rc::Rc, sync::Arc};
 

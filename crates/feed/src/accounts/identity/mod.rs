@@ -14,8 +14,11 @@
 //! JWTs (operators, resolvers) are not supported. A client that sends one gets [`LoginError::Jwt`], and a
 //! configuration that needs them does not load.
 
+mod account;
+mod build;
 pub mod certificate;
 mod exchange;
+mod exports;
 mod mapping;
 mod pattern;
 mod permissions;
@@ -28,10 +31,9 @@ use std::{collections::HashMap, rc::Rc, sync::Arc};
 use base64::Engine as _;
 use subtle::ConstantTimeEq as _;
 
-pub use exchange::{
-    AN_ACCOUNT_MAX, ANSWER_TIME, Exchange, ExchangeFault, Export, IMPORTS_MAX, Import, Imports, Part, Path,
-    Response, Service, ServiceExport, Stream, Target, common,
-};
+pub use account::{ACCOUNTS_MAX, AccountId, GLOBAL_ACCOUNT, SYSTEM_ACCOUNT};
+pub use exchange::{AN_ACCOUNT_MAX, Exchange, IMPORTS_MAX, Imports, Path, Service, Stream, Target, common};
+pub use exports::{ANSWER_TIME, ExchangeFault, Export, Import, Part, Response, ServiceExport};
 pub use mapping::{Mapping, MappingResult, Mappings, WeightedDestination};
 pub use pattern::{covers, is_valid as is_valid_pattern, overlaps};
 pub use permissions::{Entry, Permissions, Responses, Rules, SharedPermissions, SubscribeVerdict};
@@ -39,26 +41,8 @@ pub use replies::{OPEN_REQUESTS_MAX, Replies};
 pub use reserved::ReservedSubjects;
 pub use spec::{Account, AccountLimits, Authorization, ConnectionTypes, Secret, SpecError, User};
 
-/// Largest number of accounts of one server; a configuration with more does not load.
-pub const ACCOUNTS_MAX: usize = 4096;
-/// Account for clients that belong to no other account (the name is nats-server's).
-pub const GLOBAL_ACCOUNT: &str = "$G";
-/// Account that may subscribe to the server's own subjects (the name is nats-server's).
-pub const SYSTEM_ACCOUNT: &str = "$SYS";
 /// Bytes of a password that bcrypt uses; a longer password is refused rather than cut.
 const BCRYPT_PASSWORD_BYTES_MAX: usize = 72;
-
-/// Number of an account: an index into [`Identities::accounts`] that stays the same across reloads. Each
-/// account has its own subject space.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct AccountId(pub u16);
-
-impl AccountId {
-    /// Id of [`GLOBAL_ACCOUNT`].
-    pub const GLOBAL: Self = Self(0);
-    /// Id of the system account, under any name.
-    pub const SYSTEM: Self = Self(1);
-}
 
 /// Credentials from CONNECT. An empty string counts as absent, as in nats-server.
 #[derive(Debug, Clone, Copy, Default)]
@@ -235,15 +219,6 @@ impl Identities {
             is_asked_for: false,
             required: false,
         }
-    }
-
-    /// Builds the identities of a configuration. On a reload, `before` holds the previous identities:
-    /// accounts in both keep their number, and new accounts get the numbers that follow.
-    ///
-    /// # Errors
-    /// [`SpecError`] if the configuration is invalid; its text says what would be valid.
-    pub fn build(authorization: &Authorization, before: Option<&Self>) -> Result<Self, SpecError> {
-        spec::build(authorization, before)
     }
 
     /// Returns the names of all accounts, by [`AccountId`].

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::{
-    AccountId, Identities, Identity, covers,
-    permissions::{Entry, Permissions},
+    AccountId, covers,
+    permissions::{Entry, Permissions, SharedPermissions},
 };
 
 /// Reserved subjects of the global account. Other accounts have separate subject spaces and no reserved
@@ -38,21 +38,9 @@ fn names(entries: &[Entry], subject: &[u8]) -> bool {
     entries.iter().any(|entry| covers(entry.subject.as_bytes(), subject))
 }
 
-/// Denies the reserved subjects to all identities of the global account.
-pub(super) fn keep(identities: &mut Identities, reserved: &ReservedSubjects) {
-    if *reserved == ReservedSubjects::default() {
-        return;
-    }
-    let users = identities.users.values_mut().map(|user| &mut user.identity);
-    let keys = identities.keys.values_mut().map(|key| &mut key.identity);
-    let token = identities.token.as_mut().map(|(_, identity)| identity);
-    let all = users.chain(keys).chain(token).chain(&mut identities.no_auth);
-    all.filter(|identity| identity.account == AccountId::GLOBAL)
-        .for_each(|identity| deny(identity, reserved));
-}
-
-fn deny(identity: &mut Identity, reserved: &ReservedSubjects) {
-    let mut permissions = identity.permissions.as_deref().cloned().unwrap_or_default();
+/// Denies the reserved subjects to an identity of the global account.
+pub(super) fn deny(shared: &mut SharedPermissions, reserved: &ReservedSubjects) {
+    let mut permissions = shared.as_deref().cloned().unwrap_or_default();
     let missing = |entry: &&Entry, denied: &[Entry]| !denied.contains(entry);
     let publish: Vec<Entry> =
         reserved.publish.iter().filter(|entry| missing(entry, &permissions.publish.deny)).cloned().collect();
@@ -64,7 +52,7 @@ fn deny(identity: &mut Identity, reserved: &ReservedSubjects) {
         .cloned()
         .collect();
     permissions.subscribe.deny.extend(subscribe);
-    identity.permissions = Some(Arc::new(permissions));
+    *shared = Some(Arc::new(permissions));
 }
 
 fn is_named(permissions: &Permissions, entry: &Entry) -> bool {
@@ -76,7 +64,7 @@ fn is_named(permissions: &Permissions, entry: &Entry) -> bool {
 mod tests {
     use super::{
         super::{
-            Authorization, Check, Credentials, Secret, SubscribeVerdict, User,
+            Authorization, Check, Credentials, Identities, Identity, Secret, SubscribeVerdict, User,
             permissions::{Responses, Rules},
         },
         *,
