@@ -10,10 +10,11 @@ use std::{
 
 use engine::{
     cores::{
-        self, CoreContext, Cores, CoresConfig,
-        listener::{Balance, bind_all},
-        mesh::{self, Mesh},
+        self, CoreContext,
+        listener::bind_all,
+        mesh,
         run::{CoreFailure, DrainReport},
+        service::{Service, ServiceSetup, Stage},
     },
     journal::{Journal, Scribe},
     meter::{CoreCounters, CounterSet, Registry},
@@ -24,7 +25,7 @@ use tokio::sync::mpsc;
 use crate::{
     accounts::identity::{Identities, SpecError},
     client::{
-        accept::{ACCEPT_PAUSE, accept, accept_web},
+        accept::{ACCEPT_PAUSE, accept},
         acceptors::Acceptors,
         connection::CloseReason,
         door::Door,
@@ -97,13 +98,11 @@ pub enum ReloadError {
 /// A running feed. Dropping it stops it at once; [`Server::drain`] lets clients leave first.
 pub struct Server {
     addresses: Vec<SocketAddr>,
-    registry: Arc<Registry>,
     counters: Arc<CounterSet<Counter>>,
     shared: Arc<SharedState>,
     settings: Arc<OneAtATime<Arc<Settings>>>,
-    cores: Cores,
+    service: Service,
     outside: Arc<Outside>,
-    loops: usize,
 }
 
 #[expect(clippy::disallowed_types, reason = "the operator's path, not a message's")]
@@ -123,7 +122,7 @@ struct Seed {
 struct Common {
     shared: Arc<SharedState>,
     settings: Arc<Settings>,
-    balance: Arc<Balance>,
+    stage: Arc<Stage>,
     system: mpsc::Sender<SystemEvent>,
 }
 
@@ -144,13 +143,9 @@ impl Server {
     /// # Errors
     /// [`StartError`]: see [`Server::start`].
     pub fn start_logged(config: Config, journal: Option<&Arc<Journal>>) -> Result<Self, StartError> {
-        let processors = if config.cores.is_empty() {
-            let available = cores::available().map_err(StartError::Prepare)?;
-            available.into_iter().take(CORES_MAX).collect()
-        } else {
-            config.cores.clone()
-        };
-        let loops = processors.len();
+        let (mut setup, rings) =
+            ServiceSetup::new(&config.cores, CORES_MAX, RING_MESSAGES).map_err(StartError::Prepare)?;
+        let loops = setup.loops();
         if loops > CORES_MAX {
             return Err(StartError::TooManyCores(loops));
         }
@@ -174,13 +169,8 @@ impl Server {
         let acceptors = Acceptors::build(&config)?;
         let hubs = leaf::seeds(&config, &identities, &shared.server_id, &[]).map_err(StartError::Leaf)?;
         let settings = Arc::new(Settings { config, identities, acceptors, hubs });
-        let mesh = Mesh::new(loops, 1, RING_MESSAGES).map_err(StartError::Prepare)?;
-        let mut registry = Registry::new();
-        registry.register(counters.clone());
-        registry.register(mesh.counters());
-        let mut endpoints = mesh.into_endpoints();
-        let Some(outside) = endpoints.pop() else { unreachable!("there is one endpoint for the outside") };
-        let seeds = listeners.into_iter().zip(web_listeners).zip(endpoints).enumerate();
+        setup.registry.register(counters.clone());
+        let seeds = listeners.into_iter().zip(web_listeners).zip(rings.endpoints).enumerate();
         let seeds = seeds
             .map(|(index, ((listener, web_listener), endpoint))| {
                 let (sender, receiver) = endpoint.split();
@@ -192,23 +182,18 @@ impl Server {
         let common = Arc::new(Common {
             shared: Arc::clone(&shared),
             settings: Arc::clone(&settings),
-            balance: Balance::new(loops),
+            stage: Arc::clone(&setup.stage),
             system,
         });
-        let cores_config = CoresConfig { cores: processors, name: "feed", ..CoresConfig::default() };
-        let started = Cores::start_each(cores_config, seeds, move |context, seed| {
-            run_core(context, seed, Arc::clone(&common))
-        })?;
-        registry.register(started.lateness());
+        let service =
+            setup.start("feed", seeds, move |context, seed| run_core(context, seed, Arc::clone(&common)))?;
         let server = Self {
             addresses,
-            registry: Arc::new(registry),
             counters,
             shared,
             settings: Arc::new(OneAtATime::new(settings)),
-            cores: started,
-            outside: Arc::new(Outside::new(outside.split().0)),
-            loops,
+            service,
+            outside: Arc::new(Outside::new(rings.outside)),
         };
         server.answer_in_system(told).map_err(StartError::Prepare)?;
         Ok(server)
@@ -235,7 +220,7 @@ impl Server {
     /// Returns the registry of all counters, gauges and histograms.
     #[must_use]
     pub fn registry(&self) -> Arc<Registry> {
-        Arc::clone(&self.registry)
+        self.service.registry()
     }
 
     /// Returns the value of a counter, summed over all cores.
@@ -247,7 +232,7 @@ impl Server {
     /// Returns whether every loop accepts connections.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        self.shared.ready.load(Ordering::Acquire) == self.loops
+        self.service.is_ready()
     }
 
     /// Returns the data source for the monitoring pages.
@@ -257,7 +242,7 @@ impl Server {
             outside: Arc::clone(&self.outside),
             shared: Arc::clone(&self.shared),
             settings: self.settings_now(),
-            loops: self.loops,
+            loops: self.service.loops(),
         }
     }
 
@@ -308,7 +293,7 @@ impl Server {
         let max = settings.config.limits.max_connections as u64;
         let surplus = self.counters.total(Counter::Connections).saturating_sub(max);
         self.shared.surplus.store(usize::try_from(surplus).unwrap_or(usize::MAX), Ordering::Release);
-        for core in 0..self.loops {
+        for core in 0..self.service.loops() {
             // Every core has room for the message, and the lock excludes other senders.
             outside.send(core, Message::Reload(Arc::clone(&settings))).map_err(|_| NoAnswer)?;
         }
@@ -321,7 +306,7 @@ impl Server {
     /// Completes once a loop has ended. A loop ends on its own only when it fails; [`Server::drain`] then
     /// returns the reason.
     pub fn ended(&self) -> impl Future<Output = ()> + Send + use<> {
-        self.cores.ended()
+        self.service.ended()
     }
 
     /// Stops accepting connections, tells clients to use another server, gives them time to leave, closes the
@@ -330,7 +315,7 @@ impl Server {
     /// # Errors
     /// [`CoreFailure`] if a loop failed earlier, or fails during the drain.
     pub fn drain(mut self, at_most: Duration) -> Result<DrainReport, CoreFailure> {
-        self.cores.drain(at_most)
+        self.service.drain(at_most)
     }
 
     /// Locks the sender to the cores once every core has room for one more message.
@@ -338,7 +323,7 @@ impl Server {
         let begun = cores::clock::now();
         loop {
             let outside = self.outside.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            if (0..self.loops).all(|core| outside.has_room(core)) {
+            if (0..self.service.loops()).all(|core| outside.has_room(core)) {
                 return Ok(outside);
             }
             drop(outside);
@@ -366,32 +351,26 @@ async fn run_core(context: CoreContext, seed: Seed, common: Arc<Common>) -> io::
         sender,
         receiver,
         counters,
-        balance: Arc::clone(&common.balance),
+        balance: Arc::clone(&common.stage.balance),
         system: common.system.clone(),
         scribe,
     });
-    let listener = tokio::net::TcpListener::from_std(listener)?;
-    let web_listener = web_listener.map(tokio::net::TcpListener::from_std).transpose()?;
+    let mut accepting = Vec::new();
+    let doors = [(Some(listener), Door::Nats), (web_listener, Door::Web)];
+    for (listener, door) in doors.into_iter().filter_map(|(listener, door)| Some((listener?, door))) {
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        accepting.push(tokio::task::spawn_local(accept(Rc::clone(&local), listener, door)));
+    }
     let inbox = tokio::task::spawn_local(Rc::clone(&local).attend_inbox());
     let housekeeping = tokio::task::spawn_local(Rc::clone(&local).keep_house());
     let holds = tokio::task::spawn_local(Rc::clone(&local).attend_holds());
     let places = leaf::places_of(context.index, context.cores);
     let joining: Vec<_> =
         places.map(|place| tokio::task::spawn_local(leaf::keep_place(Rc::clone(&local), place))).collect();
-    shared.ready.fetch_add(1, Ordering::AcqRel);
-    tokio::select! {
-        () = accept(&local, &listener, Door::Nats) => {}
-        () = accept_web(&local, web_listener.as_ref()) => {}
-        () = context.shutdown.requested() => {}
-    }
-    drop((listener, web_listener));
-    shared.ready.fetch_sub(1, Ordering::AcqRel);
+    common.stage.serve(&context, accepting).await;
     run_lame_duck(&local).await;
-    // This loop runs until the last client on any loop has left, because that client's messages may still be
-    // on their way here.
-    while common.balance.total() > 0 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    // Messages of other loops' clients may still be on their way here.
+    common.stage.drain(|| true).await;
     leaf::say_goodbye(&local).await;
     joining.iter().for_each(tokio::task::JoinHandle::abort);
     housekeeping.abort();

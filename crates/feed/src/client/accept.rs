@@ -19,15 +19,15 @@ use crate::{
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Accepts connections, in an endless loop.
-pub(crate) async fn accept(local: &Rc<Local>, listener: &tokio::net::TcpListener, door: Door) {
+pub(crate) async fn accept(local: Rc<Local>, listener: tokio::net::TcpListener, door: Door) {
     loop {
         match listener.accept().await {
             Ok((socket, address)) => {
                 let core = &mut *local.core.borrow_mut();
                 core.count(Counter::Accepted);
                 match core.clients.balance.gather(core.index, core.settings.config.gathered) {
-                    Some(to) => hand_off(local, core, to, socket, address, door),
-                    None => admit(local, core, socket, address, door),
+                    Some(to) => hand_off(&local, core, to, socket, address, door),
+                    None => admit(&local, core, socket, address, door),
                 }
             }
             Err(error) => {
@@ -36,14 +36,6 @@ pub(crate) async fn accept(local: &Rc<Local>, listener: &tokio::net::TcpListener
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
-    }
-}
-
-/// Accepts WebSocket connections, if there is a listener for them.
-pub(crate) async fn accept_web(local: &Rc<Local>, listener: Option<&tokio::net::TcpListener>) {
-    match listener {
-        Some(listener) => accept(local, listener, Door::Web).await,
-        None => std::future::pending().await,
     }
 }
 

@@ -48,8 +48,6 @@ pub(crate) struct SharedState {
     pub(crate) pending: Arc<CommonPart>,
     /// Memory for subscriptions beyond each core's own share.
     pub(crate) subscription_memory: Arc<CommonPart>,
-    /// Number of loops that accept connections.
-    pub(crate) ready: AtomicUsize,
     /// Connections of each account on all cores; written when a client is admitted and when it leaves.
     of_accounts: Box<[AtomicUsize]>,
 }
@@ -122,7 +120,6 @@ impl SharedState {
             connections: CommonPart::within(budget),
             pending: CommonPart::within(budget),
             subscription_memory: CommonPart::within(budget),
-            ready: AtomicUsize::new(0),
             of_accounts: (0..ACCOUNTS_MAX).map(|_| AtomicUsize::new(0)).collect(),
         })
     }
