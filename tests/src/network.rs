@@ -135,7 +135,7 @@ mod tests {
     /// Traffic of two machines that are cut off does not pass; after `mend` it passes on the same connection.
     /// The third machine is not affected.
     #[test]
-    fn any_two_can_be_cut_off_from_each_other() {
+    fn any_two_machines_can_be_cut_off() {
         let Some(network) = Network::laid(3) else { return };
         let listener = network.on(1, || TcpListener::bind((network.address(1), 0))).expect("a port");
         let address = listener.local_addr().expect("it is bound");

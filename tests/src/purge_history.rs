@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn purges_that_are_acknowledged_out_of_order_count_by_the_greatest_version() {
+    fn purges_acknowledged_out_of_order_count_by_version() {
         let history = [purged(0, 5, 10), purged(0, 4, 20), answered(0, 4, 30), answered(0, 5, 30)];
         assert_eq!(stale(&history).len(), 1);
     }

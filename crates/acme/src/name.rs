@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a36_each_host_has_a_certificate_and_all_addresses_have_one() {
+    fn a36_hosts_get_own_certificates_addresses_share_one() {
         let names: Vec<Name> =
             ["b.example", "192.0.2.2", "a.example", "b.example", "192.0.2.1"].map(name).to_vec();
         let groups = grouped(&names);
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a36_addresses_are_asked_for_by_their_names_in_the_reverse_tree() {
+    fn a36_addresses_map_to_reverse_dns_names() {
         assert_eq!(reverse([192, 0, 2, 1].into()), "1.2.0.192.in-addr.arpa");
         let want = format!("{}{}8.b.d.0.1.0.0.2.ip6.arpa", "1.", "0.".repeat(23));
         assert_eq!(reverse("2001:db8::1".parse().expect("an address")), want);

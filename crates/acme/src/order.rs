@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a36_a_certificate_for_another_name_or_key_is_refused() {
+    fn a36_a_certificate_must_match_names_and_key() {
         let (key, other) = (KeyPair::generate().expect("a key"), KeyPair::generate().expect("a key"));
         let names = ["a.example", "192.0.2.1"].map(|name| name.parse::<Name>().expect("a name"));
         let looked_at =

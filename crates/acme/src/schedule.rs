@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a36_it_is_renewed_after_two_thirds_or_when_its_authority_would_like() {
+    fn a36_renewal_follows_lifetime_or_suggested_window() {
         assert_eq!(of(0, 90 * DAY).renew_at_s(), Some(60 * DAY));
         assert_eq!(of(0, 6 * DAY).renew_at_s(), Some(4 * DAY));
         let window = |window| RenewalSchedule { window: Some(window), ..of(0, 90 * DAY) };
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a36_what_there_is_not_is_ordered_and_an_order_is_followed() {
+    fn a36_a_missing_or_requested_certificate_is_ordered() {
         assert_eq!(RenewalSchedule::default().due(7), RenewalAction::Order);
         assert_eq!(
             RenewalSchedule { not_before_s: 9, ..RenewalSchedule::default() }.due(7),
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a36_a_name_that_fails_stays_within_five_an_hour_and_tries_on() {
+    fn a36_failing_orders_retry_within_the_hourly_limit() {
         for lot in [0.0, 0.5, 1.0] {
             for (kind, a_day) in [(Kind::Refused, 3), (Kind::Limited, 19), (Kind::Unreachable, 19)] {
                 let at = attempts(kind, lot);
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a36_a_renewal_succeeds_while_its_authority_is_away_for_a_day() {
+    fn a36_renewal_succeeds_after_a_day_long_ca_outage() {
         let mut standing = of(0, 6 * DAY);
         let (away, mut now, mut failures) = (4 * DAY..5 * DAY, 0, 0);
         loop {
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a36_no_more_is_ordered_in_three_hours_than_an_account_may() {
+    fn a36_orders_stay_within_the_account_rate_limit() {
         let mut pace = OrderRate::default();
         for n in 0..250 {
             assert_eq!(pace.admit(n), Ok(()));
@@ -304,7 +304,7 @@ mod tests {
 
     /// A CA whose windows are always in the past causes at most about one order a day.
     #[test]
-    fn windows_always_in_the_past_order_once_a_day() {
+    fn past_renewal_windows_cause_one_order_a_day() {
         for (life, most) in [(90 * DAY, 31), (6 * DAY, 51)] {
             let (mut now, mut orders, mut standing) = (0, 0, of(0, life));
             while now < 30 * DAY {
@@ -338,7 +338,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a36_it_waits_for_as_long_as_it_is_told_within_reason(
+        fn a36_a_retry_honours_retry_after_within_bounds(
             failures in 1_u32..200,
             retry_after in proptest::option::of(-10_i64..30 * DAY),
             lot in 0.0_f64..=1.0,

@@ -46,7 +46,7 @@ fn finds_one_allocation_among_a_million_empty_steps() -> Outcome {
 }
 
 #[test]
-fn counts_a_reallocation_as_both_and_zeroed_memory_as_memory() -> Outcome {
+fn reallocations_and_zeroed_allocations_are_counted() -> Outcome {
     let mut allocations = Allocations::new()?;
     let mut list = black_box(Vec::<u8>::with_capacity(100));
     allocations.mark()?;

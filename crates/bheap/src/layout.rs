@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn every_layout_is_a_tree_that_fills_the_array_without_gaps() {
+    fn every_layout_is_a_tree_without_gaps() {
         keeps_the_law(&Binary, 10_000);
         keeps_the_law(&Dary::<4>, 10_000);
         keeps_the_law(&Dary::<8>, 10_000);
@@ -252,7 +252,7 @@ mod tests {
         }
 
         #[test]
-        fn siblings_share_a_page_and_only_bottom_rows_leave_it(shift in 2_u32..=18, node in 0_usize..1 << 40) {
+        fn only_bottom_rows_have_children_on_another_page(shift in 2_u32..=18, node in 0_usize..1 << 40) {
             let layout = PageLayout::new(1 << shift).unwrap();
             let children = layout.children(node);
             let first_page = layout.page_of(children.first);

@@ -293,7 +293,7 @@ mod tests {
     use alloc::rc::Rc;
 
     #[test]
-    fn the_first_cell_begins_a_page_at_every_size() {
+    fn rows_are_aligned_to_every_page_size() {
         for shift in 6..=21 {
             let mut rows = AlignedRows::<u64>::new(1 << shift, 1).unwrap();
             for n in 0..(3_u64 << shift) / 8 {

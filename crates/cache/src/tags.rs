@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_kept_beside_their_hashes_where_there_are_peers() {
+    fn tag_words_are_stored_for_peers() {
         let headers = [("Surrogate-Key", &b"a  b,c"[..]), ("X", b"y"), ("xkey", b"d")];
         let words = text(headers.into_iter(), &fields());
         assert_eq!(words, b"a b c d");

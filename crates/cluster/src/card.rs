@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_and_no_lease_is_believed_beyond_the_longest() {
+    fn a_heartbeat_round_trips_with_bounded_lease() {
         let card = Heartbeat::new("i".into(), Duration::from_secs(3), true, "a:1".into());
         assert_eq!(Heartbeat::of_bytes(&card.to_bytes()), Some(card.clone()));
         assert_eq!(card.lease_ms(), 3_000);

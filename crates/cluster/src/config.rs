@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_such_as_may_stand_in_a_subject() {
+    fn names_are_valid_subject_tokens() {
         for text in ["a", "A-1_b", &"x".repeat(64)] {
             assert_eq!(text.parse::<Name>().map(|name| name.to_string()), Ok(text.to_owned()));
         }

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_purges_everything_as_hard_as_it_says() {
+    fn unknown_records_purge_everything_soft_if_marked() {
         for (text, soft) in [
             (r#"{"v":2,"id":"1","by":"b","kind":"url","of":["http://a/"]}"#, false),
             (r#"{"v":1,"id":"1","by":"b","kind":"moon","soft":true}"#, true),
@@ -183,7 +183,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_are_taken_for_less_than_a_purge(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
+        fn random_bytes_decode_to_a_full_purge(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
             let says = Record::of_bytes(&bytes).says;
             prop_assert!(matches!(says, RecordContent::Unknown { .. }), "{:?}", says);
         }

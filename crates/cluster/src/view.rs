@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_there_has_an_address_and_was_heard_of_lately() {
+    fn live_instances_have_addresses_and_recent_heartbeats() {
         let at = |address: &str| Heartbeat { address: address.to_owned(), ..card(7) };
         let mut view = instance_statuses(at("b:1"), 10_000);
         view.see("c", Some(at("c:1")), LEASE, 10_000 - OUT);
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn each_instance_has_it_or_its_lease_is_out() {
+    fn a_purge_settles_once_applied_or_lease_expired() {
         let left = Heartbeat { left: true, ..card(0) };
         let serves_on = Heartbeat { serves_on: true, ..card(0) };
         for (card, learned_ms, want, is_settled) in [
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn time_passes_for_others_only_with_a_card_of_ours_that_has_come_back() {
+    fn only_an_echoed_heartbeat_expires_other_leases() {
         let mut view = instance_statuses(card(6), 9_500);
         assert_eq!(of_b(&view), (InstancePurgeState::Waiting, false));
         assert_eq!(view.judge("a", LEASE, at(7)).again_ms, Some(9_500 + OUT));
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_made_anew_is_not_believed_before_leases_of_the_old_one_are_out() {
+    fn a_recreated_bucket_waits_for_old_leases() {
         let mut view = instance_statuses(card(7), 10_000);
         view.watch_begins(20_000);
         view.see_own(&card(7), 20_000 + OUT - 1);
@@ -416,7 +416,7 @@ mod tests {
     /// A newer stream accepts our purge as its second record, before we have learned that another instance
     /// has recreated the stream.
     #[test]
-    fn what_a_stream_takes_that_began_anew_is_not_what_the_cards_before_are_about() {
+    fn a_recreated_stream_outdates_earlier_heartbeats() {
         let mut view = instance_statuses(card(9), 10_000);
         let place = StreamPosition { sequence: 2, generation: 1 };
         let said = view.judge("a", LEASE, place);
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_instance_says_past_the_bucket_counts_for_that_process_and_stream_alone() {
+    fn applied_notices_match_one_process_and_stream() {
         let carried = |instance: &str, generation, applied| AppliedNotice {
             name: "b".into(),
             instance: instance.into(),
@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_deleted_or_cannot_be_read_is_waited_for() {
+    fn deleted_or_unreadable_heartbeats_are_waited_for() {
         let mut view = instance_statuses(card(7), 10_000);
         view.see("b", None, 60_000, 10_000);
         assert_eq!(of_b(&view), (InstancePurgeState::Waiting, false));

@@ -142,7 +142,7 @@ mod tests {
     const MIB: usize = 1 << 20;
 
     #[test]
-    fn a_tide_is_out_when_much_less_is_used_for_a_while() {
+    fn the_heap_is_trimmed_once_use_stays_low() {
         let mut tide = HeapTrimmer::default();
         let high = (TrimStep::High, false);
         assert_eq!(tide.turns(100 * MIB, 0), high);

@@ -60,7 +60,7 @@ fn shared(pages: usize) -> (Arc<Shared>, IndexOwner) {
 }
 
 #[test]
-fn a_lookup_returns_a_slot_as_it_was_at_one_moment() {
+fn a_lookup_returns_a_consistent_slot() {
     model(3, || {
         let (shared, mut owner) = shared(2);
         let hash = hash(0);
@@ -84,7 +84,7 @@ fn a_lookup_returns_a_slot_as_it_was_at_one_moment() {
 }
 
 #[test]
-fn a_slot_that_changes_hands_is_never_seen_half() {
+fn a_reused_slot_is_never_torn() {
     model(3, || {
         let (shared, mut owner) = shared(2);
         let (one, two) = (hash(0), hash(2));
@@ -141,19 +141,19 @@ fn found_through(come: std::ops::Range<u32>, shift: u32, preemptions: usize) {
 }
 
 #[test]
-fn a_linked_object_is_found_through_splits_and_reuse_of_pages() {
+fn a_linked_object_is_found_through_page_reuse() {
     found_through(4..8, 28, 2);
 }
 
 #[test]
-fn a_linked_object_is_found_through_growth_of_the_directory() {
+fn a_linked_object_is_found_through_directory_growth() {
     // The hashes are close together, so that one insert splits and grows twice, and reuses a page that a
     // reader may reach through a directory entry that is not written yet.
     found_through(5..6, 27, 3);
 }
 
 #[test]
-fn what_was_unlinked_is_not_found_by_a_later_turn() {
+fn an_unlinked_object_is_not_found_later() {
     model(3, || {
         let (shared, mut owner) = shared(2);
         let done = Arc::new(AtomicU64::new(0));
@@ -221,7 +221,7 @@ impl Place {
 }
 
 #[test]
-fn a_segment_is_not_reused_while_a_turn_can_see_into_it() {
+fn a_visible_segment_is_not_reused() {
     model(3, || {
         let place = place();
         let reader = {
@@ -243,7 +243,7 @@ fn a_segment_is_not_reused_while_a_turn_can_see_into_it() {
 }
 
 #[test]
-fn a_pin_holds_until_it_is_dropped_on_another_core() {
+fn a_pin_holds_until_another_core_drops_it() {
     model(2, || {
         let place = place();
         let pinned = Arc::new(AtomicU64::new(0));
@@ -277,7 +277,7 @@ fn a_pin_holds_until_it_is_dropped_on_another_core() {
 }
 
 #[test]
-fn a_pin_that_is_still_held_keeps_its_segment() {
+fn a_held_pin_keeps_its_segment() {
     model(3, || {
         let place = place();
         let reader = {
@@ -303,7 +303,7 @@ fn a_pin_that_is_still_held_keeps_its_segment() {
 }
 
 #[test]
-fn owners_that_retire_at_once_do_not_mistake_each_others_epochs() {
+fn concurrent_retirements_keep_their_own_epochs() {
     model(2, || {
         let place = place();
         let other_owner = {
@@ -329,7 +329,7 @@ fn owners_that_retire_at_once_do_not_mistake_each_others_epochs() {
 }
 
 #[test]
-fn a_whole_store_serves_whole_objects_while_it_replaces() {
+fn a_store_serves_whole_objects_while_replacing() {
     model(1, || {
         let config = StoreConfig {
             capacity_bytes: 12 << 10,

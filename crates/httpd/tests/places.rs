@@ -130,7 +130,7 @@ fn many_files() {
 }
 
 #[tokio::test]
-async fn idle_dribbling_and_uploading_strangers_do_not_shut_the_pages() {
+async fn incomplete_requests_do_not_block_other_clients() {
     many_files();
     for said in [
         "",
@@ -177,7 +177,7 @@ async fn kept_alive_connections_that_idle_give_way() {
 }
 
 #[tokio::test]
-async fn nobody_is_cut_off_in_an_answer_and_a_stream_is_one() {
+async fn a_response_in_progress_is_never_evicted() {
     let site = start(4);
     let mut stream = connected(site.address, "GET /lines HTTP/1.1\r\nHost: a\r\n\r\n").await;
     site.lines.send(Ok(Bytes::from_static(b"one"))).await.expect("somebody reads");
@@ -223,7 +223,7 @@ async fn a_body_reaches_its_handler_whole() {
 }
 
 #[tokio::test]
-async fn behind_a_proxy_the_address_that_it_passes_on_counts() {
+async fn limits_apply_to_the_forwarded_client_address() {
     let ask = |path: &str, who: &str| {
         format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\nX-Forwarded-For: {who}\r\n\r\n")
     };
@@ -262,7 +262,7 @@ async fn behind_a_proxy_the_address_that_it_passes_on_counts() {
 
 /// A long head gets 431 and its memory is bounded; hyper would buffer 400 KiB of each.
 #[tokio::test]
-async fn a_long_head_is_answered_431_and_kept_no_longer() {
+async fn a_long_head_gets_431() {
     let site = start(4);
     let ask = async |bytes: usize| {
         let mut stream = TcpStream::connect(site.address).await.expect("it listens");

@@ -224,7 +224,7 @@ mod tests {
     const QUIET: [f64; 7] = [10.0, 10.1, 9.9, 10.0, 10.2, 9.8, 10.0];
 
     #[test]
-    fn a_planted_change_is_found_and_noise_is_not() {
+    fn a_planted_change_is_detected_and_noise_ignored() {
         let before = record("k", &QUIET, "holds");
         let slower: Vec<f64> = QUIET.iter().map(|ns| ns * 1.2).collect();
         let comparison = compare(&before, &record("k", &slower, "does-not-hold-here"), false).unwrap();
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_match_by_name_when_the_list_has_grown() {
+    fn entries_match_by_name_in_longer_lists() {
         let shorter = json!({ "s": [{ "name": "b", "ns": QUIET }] });
         let longer = json!({ "s": [{ "name": "a", "ns": [1.0, 1.0, 1.0] }, { "name": "b", "ns": QUIET }] });
         let comparison = compare(&shorter, &longer, true).unwrap();

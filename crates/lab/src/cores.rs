@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loaded_program_is_ended_afterwards_and_the_figure_is_the_loads() {
+    fn a_loaded_program_is_stopped_after_the_load() {
         let directory = tempfile::tempdir().unwrap();
         let mark = directory.path().join("pid");
         let mut trial = trial(&["sh", "-c", &format!("echo $$ > {}; exec sleep 600", mark.display())]);

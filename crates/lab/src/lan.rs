@@ -165,7 +165,7 @@ mod tests {
     /// computed time, less the burst, and the link counts them. If no namespace can be created, the error
     /// gives a reason.
     #[test]
-    fn a_shaped_cable_carries_no_more_than_it_should() {
+    fn a_shaped_link_respects_its_rate() {
         let lan = match Lan::laid().and_then(|lan| lan.shape(Some(10)).map(|()| lan)) {
             Ok(lan) => lan,
             Err(why) => return assert!(!why.is_empty()),

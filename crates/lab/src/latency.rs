@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_agree_with_the_raw_samples_to_the_precision() {
+    fn percentiles_match_the_raw_samples() {
         let mut draws = Draws::new(3);
         let mut latencies = Latencies::new();
         let (mut corrected, mut uncorrected) = (Vec::new(), Vec::new());
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stall_is_in_the_corrected_ones_and_hidden_in_the_others() {
+    fn a_stall_shows_only_in_corrected_latencies() {
         // 1,000 requests per second for a second; at 0.5 s the server stops for 100 ms, and it handles one
         // request at a time.
         let ms = 1_000_000;
@@ -330,7 +330,7 @@ mod tests {
     /// n / rate`, whenever the request was sent. HdrHistogram fills in the requests that a value longer than
     /// the interval has suppressed.
     #[test]
-    fn wrk2s_method_and_hdrhistograms_find_the_same_planted_stall() {
+    fn wrk2_and_hdrhistogram_find_the_planted_stall() {
         let (ms, interval) = (1_000_000_u64, 1_000_000_u64);
         let mut ours = Latencies::new();
         let (mut wrk2, mut filled_in) = (histogram(), histogram());
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_sent_has_no_latency_from_sending() {
+    fn unsent_requests_have_no_latency_from_sending() {
         let mut latencies = Latencies::new();
         latencies.record(0, 1_000, 3_000);
         for due in 0..99 {
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn rounds_add_up_and_an_empty_one_is_zero() {
+    fn latencies_add_up_and_start_at_zero() {
         let mut all = Latencies::new();
         assert_eq!(all.percentiles(LatencyOrigin::Due), Percentiles::default());
         assert!(all.curve(LatencyOrigin::Due).is_empty());

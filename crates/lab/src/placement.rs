@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn work_is_done_where_it_was_said_and_the_thread_roams_again() {
+    fn pinning_is_undone_after_the_work() {
         let before = allowed().unwrap();
         let last = *before.last().unwrap();
         let (here, inherited) = within(&[last], || {

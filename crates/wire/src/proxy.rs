@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn both_versions_say_who_the_peer_is_at_every_split() {
+    fn both_proxy_versions_parse_at_every_split() {
         for bytes in [V1.to_vec(), v2()] {
             for split in 0..bytes.len() {
                 assert_eq!(header(&bytes[..split]), Header::NeedMore, "{split}");
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn an_extension_says_whether_the_peer_came_under_tls() {
+    fn the_tls_extension_marks_a_secured_peer() {
         for (extensions, said) in [
             (&b"\x20\0\x05\x01\0\0\0\0"[..], true),
             // The authority extension (the requested host name), and then TLS.

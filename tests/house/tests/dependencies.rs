@@ -67,7 +67,7 @@ fn licence_expressions_are_read_as_they_are_meant() {
 
 /// Every library comes from the registry, with a checksum in the lock file, and from nowhere else.
 #[test]
-fn every_library_is_from_the_registry_and_none_is_banned() {
+fn all_libraries_are_unbanned_and_from_the_registry() {
     let rules = rules();
     let banned = texts(&rules["bans"]["deny"], Some("crate"));
     let locks = ["Cargo.lock", "bench/Cargo.lock"].map(|name| {
@@ -147,7 +147,7 @@ fn names(source: &str, name: &str) -> bool {
 }
 
 #[test]
-fn a_dependency_is_found_by_its_name_and_not_by_its_letters() {
+fn a_dependency_is_matched_by_its_whole_name() {
     for source in
         ["use serde::Serialize;", "#[derive(serde::Serialize)]", "let x = ::serde::a();", "use serde as s;"]
     {

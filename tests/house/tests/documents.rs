@@ -62,7 +62,7 @@ fn anchors(text: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn every_link_leads_to_a_file_and_to_a_heading_in_it() {
+fn every_link_has_a_target() {
     let documents = documents();
     assert!(documents.len() > 20, "{documents:?}");
     let (mut wrong, mut checked) = (Vec::new(), 0);
@@ -122,7 +122,7 @@ fn every_make_target_that_is_named_exists() {
 /// The charts need no other file, and their text contrasts with the ground in light and dark mode (WCAG 2:
 /// 4.5 to 1).
 #[test]
-fn the_pictures_of_the_readme_are_legible_by_day_and_by_night() {
+fn readme_pictures_are_legible_in_both_color_modes() {
     let readme = fs::read_to_string(root().join("README.md")).expect("the README");
     let pictures: Vec<String> = links(&readme).into_iter().filter(|link| link.ends_with(".svg")).collect();
     assert_eq!(pictures.len(), 4, "one picture and a chart a server: {pictures:?}");

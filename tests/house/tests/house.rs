@@ -16,7 +16,7 @@ const UNSAFE_ALLOWED: [(&str, &str); 4] = [
 
 /// The compiler denies `unsafe` unless a file allows it; only the listed files may.
 #[test]
-fn unsafe_is_allowed_where_the_house_says_and_nowhere_else() {
+fn unsafe_is_allowed_in_listed_files_only() {
     // Joined from two words, so that the search does not find this file itself.
     let lint = ["unsafe", "code"].join("_");
     let sources = sources(".rs");

@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_depends_on_a_failure_does_not_count_however_far_away_it_is() {
+    fn dependents_of_a_failure_do_not_count() {
         let group = |id: &str, tests| Group { id: id.to_owned(), name: id.to_owned(), tests };
         let groups = vec![
             group(
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_test_that_ran_alone_says_the_same_as_among_all() {
+    fn single_and_full_runs_are_judged_alike() {
         let head =
             "Running x\n=== Client request 1\n    GET http://127.0.0.1:1/\n\u{1b}[32m==== Results\u{1b}[0m\n";
         let alone = |sign: &str| single(&format!("{head}{sign} - Response 2 comes\nfrom cache\n"));
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_from_run_to_run_is_left_out() {
+    fn run_specific_details_are_left_out() {
         for (said, want) in [
             (r#"Response body is "0badcafe-0000", not "01""#, "The body is another"),
             (

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_says_what_failed_and_why_and_which_rows_changed() {
+    fn the_page_lists_failures_reasons_and_changes() {
         let fails = page(r#"["Assertion", "not so"]"#, "Because.\n  one\nNobody knows.\n  two\n");
         let passes = page("true", "Nobody knows.\n  two\n");
         assert!(fails.contains("| counted | 0 of 1 | 0 of 0 | 0 of 1 |"), "{fails}");

@@ -91,7 +91,7 @@ mod tests {
     use super::{super::judgement, *};
 
     #[test]
-    fn a_reason_may_have_several_lines_and_several_tests() {
+    fn a_reason_may_span_lines_and_tests() {
         let file = "# A comment.\nNobody asks\nfor it.\n  a b\n  c\n\nOther.\n  d\n";
         let reasons = Reasons::parse(file).expect("it is right");
         assert_eq!(reasons.of("c"), Some("Nobody asks for it."));

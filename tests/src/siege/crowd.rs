@@ -227,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_pumped_arrives_in_order_over_every_short_write() {
+    fn pumped_bytes_arrive_in_order_despite_short_writes() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
         let reader = thread::spawn(move || {

@@ -136,7 +136,7 @@ pub(crate) fn serial(ports: [u16; 2], host: &str) -> String {
 /// are readable by their owner only, and after a restart no new order is made. Three of ten nonces are
 /// refused.
 #[test]
-fn a36_a_certificate_is_obtained_by_http_01_and_kept() {
+fn a36_an_http_01_certificate_is_obtained_and_kept() {
     let place = Place::new();
     let Some(pebble) = Pebble::start(place.ports, LONG_S, &[("PEBBLE_WFE_NONCEREJECT", "30")]) else {
         return;
@@ -229,7 +229,7 @@ fn a36_an_address_has_a_certificate() {
 /// Certificates that are valid for some seconds are renewed without any failure for clients. A certificate of
 /// long validity is renewed when its authority suggests it.
 #[test]
-fn a36_certificates_are_renewed_in_time_and_when_their_authority_would_like() {
+fn a36_certificates_are_renewed_in_time_or_when_suggested() {
     let place = Place::new();
     let Some(pebble) = Pebble::start(place.ports, 15, &[("PEBBLE_AUTHZREUSE", "100")]) else { return };
     let root = pebble.root();
@@ -265,7 +265,7 @@ fn a36_certificates_are_renewed_in_time_and_when_their_authority_would_like() {
 
 /// Sites that a reload adds get certificates; those of removed sites are not renewed any more.
 #[test]
-fn a36_sites_that_come_by_a_reload_get_their_certificates() {
+fn a36_sites_added_by_a_reload_get_certificates() {
     let place = Place::new();
     let Some(pebble) = Pebble::start(place.ports, LONG_S, &[]) else { return };
     let root = pebble.root();
@@ -344,7 +344,7 @@ fn a36_what_is_refused_is_told_and_tried_again() {
 
 /// A process that is killed at any moment continues its order after the restart.
 #[test]
-fn a36_a_process_that_is_killed_loses_nothing_and_orders_nothing_twice() {
+fn a36_a_killed_process_continues_its_order() {
     let place = Place::new();
     let sleeps = [("PEBBLE_VA_NOSLEEP", "0"), ("PEBBLE_VA_SLEEPTIME", "4")];
     let Some(pebble) = Pebble::start(place.ports, LONG_S, &sleeps) else { return };
@@ -527,7 +527,7 @@ fn a36_a_certificate_for_another_name_is_refused() {
 
 /// Configuration errors are reported at the start.
 #[test]
-fn a36_what_is_configured_wrong_is_told_at_the_start() {
+fn a36_configuration_errors_are_reported_at_the_start() {
     let place = Place::new();
     let said = |flags: &[(&str, &str)]| {
         let setup = flags

@@ -15,7 +15,7 @@ use tests::{
 };
 
 on_one_core! {
-    half_a_request_and_then_silence_is_told_and_closed,
+    an_incomplete_request_gets_408_and_is_closed,
     a_request_that_drips_is_told_and_closed,
     a_connection_that_says_nothing_is_closed,
     too_long_a_request_line_is_told,
@@ -23,14 +23,14 @@ on_one_core! {
     what_is_no_http_is_refused,
     too_long_a_body_is_told,
     methods_that_are_not_ours_are_told,
-    ten_thousand_pipelined_requests_are_all_answered_in_order,
-    one_who_asks_and_does_not_read_costs_a_bounded_amount,
+    ten_thousand_pipelined_requests_are_answered_in_order,
+    a_client_that_never_reads_costs_bounded_memory,
 }
 
 on_one_core_and_on_two! {
     connections_beyond_the_limit_are_told,
     connections_beyond_a_clients_share_are_closed,
-    a_crowd_beyond_the_limit_does_not_pile_up,
+    connections_beyond_the_limit_do_not_pile_up,
     clients_that_leave_at_any_moment_harm_nobody,
 }
 
@@ -52,7 +52,7 @@ fn expect_well(accelerator: &Accelerator) {
     assert_eq!(accelerator.get(WELL).expect_status(200).text(), "well");
 }
 
-fn half_a_request_and_then_silence_is_told_and_closed(cores: &str) {
+fn an_incomplete_request_gets_408_and_is_closed(cores: &str) {
     let origin = origin();
     let accelerator = Accelerator::before(&origin.url())
         .flag("--cores", cores)
@@ -242,7 +242,7 @@ fn methods_that_are_not_ours_are_told(cores: &str) {
     }
 }
 
-fn ten_thousand_pipelined_requests_are_all_answered_in_order(cores: &str) {
+fn ten_thousand_pipelined_requests_are_answered_in_order(cores: &str) {
     const REQUESTS: usize = 10_000;
     let origin = origin();
     for number in 0..100 {
@@ -270,7 +270,7 @@ fn ten_thousand_pipelined_requests_are_all_answered_in_order(cores: &str) {
     assert!(accelerator.stat().count("requests.hits") >= (REQUESTS - 100) as u64);
 }
 
-fn one_who_asks_and_does_not_read_costs_a_bounded_amount(cores: &str) {
+fn a_client_that_never_reads_costs_bounded_memory(cores: &str) {
     let origin = origin();
     let large = content(1, 0, 1 << 20);
     origin.answers("/large", Answer::new(200, &large).header("Cache-Control", "max-age=600"));
@@ -372,7 +372,7 @@ fn connections_beyond_a_clients_share_are_closed(cores: &str) {
 
 /// Connections beyond the limit may be answered with a refusal, but each takes a socket until it is closed:
 /// they must not fill the process's descriptor table.
-fn a_crowd_beyond_the_limit_does_not_pile_up(cores: &str) {
+fn connections_beyond_the_limit_do_not_pile_up(cores: &str) {
     const CROWD: usize = 800;
     let origin = origin();
     let accelerator =

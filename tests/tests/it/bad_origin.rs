@@ -20,19 +20,19 @@ use tests::{
 
 on_one_core! {
     one_that_refuses_is_a_clear_error,
-    one_that_breaks_before_its_head_is_a_clear_error,
-    one_that_stalls_before_its_head_is_a_clear_error_and_harms_nobody_else,
-    one_that_sends_too_long_a_head_is_a_clear_error,
-    one_that_sends_no_http_is_a_clear_error,
-    one_that_frames_its_body_in_two_ways_is_a_clear_error,
-    a_cut_body_shows_even_to_http_1_0,
+    an_origin_closing_before_its_head_is_reported,
+    an_origin_stalling_before_its_head_is_reported,
+    an_oversized_head_of_an_origin_is_reported,
+    an_origin_without_http_is_reported,
+    an_invalid_framing_by_the_origin_is_reported,
+    http_1_0_clients_detect_a_cut_body,
     bytes_beyond_the_stated_length_reach_nobody,
     bytes_that_nobody_asked_for_reach_nobody,
     an_endless_body_ends_when_nobody_reads_it,
 }
 
 on_one_core_and_on_two! {
-    a_body_cut_short_is_cut_for_all_who_read_it_and_never_stored,
+    truncated_bodies_are_cut_and_never_stored,
     more_misses_than_connections_wait_their_turn,
     an_origin_that_recovers_is_used_again,
 }
@@ -109,7 +109,7 @@ fn one_that_refuses_is_a_clear_error(cores: &str) {
     }
 }
 
-fn one_that_breaks_before_its_head_is_a_clear_error(cores: &str) {
+fn an_origin_closing_before_its_head_is_reported(cores: &str) {
     let (origin, accelerator) = start(cores);
     let half = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nCache-Con".as_slice();
     for (path, sent, next, code) in [
@@ -123,7 +123,7 @@ fn one_that_breaks_before_its_head_is_a_clear_error(cores: &str) {
     }
 }
 
-fn one_that_stalls_before_its_head_is_a_clear_error_and_harms_nobody_else(cores: &str) {
+fn an_origin_stalling_before_its_head_is_reported(cores: &str) {
     let (origin, accelerator) = start(cores);
     origin.answers("/kept", Answer::new(200, "kept").header("Cache-Control", "max-age=600"));
     accelerator.get("/kept").expect_status(200);
@@ -156,7 +156,7 @@ fn one_that_stalls_before_its_head_is_a_clear_error_and_harms_nobody_else(cores:
     }
 }
 
-fn one_that_sends_too_long_a_head_is_a_clear_error(cores: &str) {
+fn an_oversized_head_of_an_origin_is_reported(cores: &str) {
     let (origin, accelerator) = start(cores);
     let field = |number: usize, length: usize| format!("X-Field-{number}: {}\r\n", "a".repeat(length));
     let hundred: String = (0..100).map(|number| field(number, 64 * 1024)).collect();
@@ -194,7 +194,7 @@ fn send_forever(reply: &mut Reply<'_>, bytes: &[u8]) -> std::io::Result<Next> {
     Ok(Next::Close)
 }
 
-fn one_that_sends_no_http_is_a_clear_error(cores: &str) {
+fn an_origin_without_http_is_reported(cores: &str) {
     let (origin, accelerator) = start(cores);
     let whole = "Content-Length: 2\r\nCache-Control: max-age=600\r\n\r\nno";
     for (number, sent) in [
@@ -231,7 +231,7 @@ fn one_that_sends_no_http_is_a_clear_error(cores: &str) {
     }
 }
 
-fn one_that_frames_its_body_in_two_ways_is_a_clear_error(cores: &str) {
+fn an_invalid_framing_by_the_origin_is_reported(cores: &str) {
     let (origin, accelerator) = start(cores);
     for (number, fields) in [
         "Content-Length: 5\r\nContent-Length: 6\r\n",
@@ -266,7 +266,7 @@ fn one_that_frames_its_body_in_two_ways_is_a_clear_error(cores: &str) {
 /// Every way in which a body can break off. Three clients read it at once, and all three see that it is
 /// incomplete. Once the origin works again, its new answer is served, not the stored beginning of the broken
 /// one.
-fn a_body_cut_short_is_cut_for_all_who_read_it_and_never_stored(cores: &str) {
+fn truncated_bodies_are_cut_and_never_stored(cores: &str) {
     let (origin, accelerator) = start(cores);
     let half = content(1, 0, 50_000);
     let length = Answer::new(200, content(1, 0, 100_000)).header("Cache-Control", "max-age=600").head_bytes();
@@ -365,7 +365,7 @@ fn a_body_cut_short_is_cut_for_all_who_read_it_and_never_stored(cores: &str) {
 
 /// HTTP/1.0 has no chunks: a body without a length ends with the connection, so only a reset shows that it is
 /// incomplete.
-fn a_cut_body_shows_even_to_http_1_0(cores: &str) {
+fn http_1_0_clients_detect_a_cut_body(cores: &str) {
     let (origin, accelerator) = start(cores);
     let head = "HTTP/1.1 200 OK\r\nCache-Control: max-age=600\r\nTransfer-Encoding: chunked\r\n\r\n";
     origin.sends("/page", format!("{head}5\r\nhello\r\n5\r\nwor"), Next::Close);

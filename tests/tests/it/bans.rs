@@ -25,10 +25,10 @@ on_one_core_and_on_two! {
     a9_a_ban_is_about_what_it_holds_of,
     a9_a_ban_is_about_all_variants,
     a9_a_soft_ban_makes_stale,
-    a9_a_ban_about_who_asks_is_asked_each_time,
-    a9_what_nobody_asks_for_is_dropped_all_the_same,
-    a9_what_is_on_its_way_is_older_than_a_ban,
-    a9_too_many_bans_purge_all_that_is_as_old,
+    a9_a_ban_on_requests_is_evaluated_each_time,
+    a9_unrequested_objects_are_dropped_by_the_lurker,
+    a9_a_ban_covers_fetches_under_way,
+    a9_too_many_bans_purge_all_older_objects,
     a9_a_ban_outlives_a_kill,
 }
 
@@ -139,7 +139,7 @@ fn a9_a_soft_ban_makes_stale(cores: &str) {
 
 /// A hit's cached ban check does not depend on the client, so a ban on request fields is evaluated for each
 /// request.
-fn a9_a_ban_about_who_asks_is_asked_each_time(cores: &str) {
+fn a9_a_ban_on_requests_is_evaluated_each_time(cores: &str) {
     let origin = ScriptedOrigin::start();
     versions(&origin, "/page", "max-age=600");
     let accelerator = start(&origin, cores);
@@ -205,7 +205,7 @@ fn a9_a_mistake_is_told_with_its_place(cores: &str) {
     assert_eq!(accelerator.stat().count("requests.bans"), 0);
 }
 
-fn a9_what_nobody_asks_for_is_dropped_all_the_same(cores: &str) {
+fn a9_unrequested_objects_are_dropped_by_the_lurker(cores: &str) {
     let origin = ScriptedOrigin::start();
     origin.on("/page", |request, reply| {
         reply.answer(&Answer::new(200, &request.target).header("Cache-Control", "max-age=600"))
@@ -227,7 +227,7 @@ fn a9_what_nobody_asks_for_is_dropped_all_the_same(cores: &str) {
     }
 }
 
-fn a9_what_is_on_its_way_is_older_than_a_ban(cores: &str) {
+fn a9_a_ban_covers_fetches_under_way(cores: &str) {
     let bans = |accelerator: &Accelerator| accelerator.stat().count("requests.bans");
     purging::what_is_on_its_way_is_older(
         cores,
@@ -238,7 +238,7 @@ fn a9_what_is_on_its_way_is_older_than_a_ban(cores: &str) {
     );
 }
 
-fn a9_too_many_bans_purge_all_that_is_as_old(cores: &str) {
+fn a9_too_many_bans_purge_all_older_objects(cores: &str) {
     const BANS: usize = 256;
     let origin = site();
     let accelerator = start(&origin, cores);

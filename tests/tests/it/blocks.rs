@@ -27,11 +27,11 @@ use tests::{
 };
 
 on_one_core! {
-    a39_the_middle_of_ten_gigabytes_costs_the_blocks_that_it_touches,
+    a39_a_range_fetches_only_the_slices_it_touches,
     a39_conditions_and_heads_are_answered_without_a_block,
-    a39_without_a_strong_validator_or_ranges_nothing_is_in_blocks,
-    a39_an_origin_that_sends_no_parts_is_believed_once,
-    a39_a_failing_origin_cuts_the_answer_and_the_rest_stays,
+    a39_slices_require_a_strong_validator_and_ranges,
+    a39_an_origin_that_ignores_ranges_is_remembered,
+    a39_slices_stay_stored_when_the_origin_fails,
     a39_who_does_not_read_has_two_blocks_fetched,
     a39_only_if_cached_asks_nobody,
     blocks_stay_with_their_member,
@@ -40,14 +40,14 @@ on_one_core! {
 }
 
 on_one_core_and_on_two! {
-    a39_a_whole_answer_and_every_kind_of_range_come_out_of_blocks,
+    a39_whole_answers_and_ranges_come_from_slices,
     a39_a_block_that_many_want_is_fetched_once,
     a39_blocks_outlive_a_revalidation,
     a39_bytes_of_two_versions_never_mix,
     a39_a_purge_hides_every_block,
     a39_an_object_larger_than_memory_goes_through_it,
     a39_blocks_survive_a_kill,
-    a6_several_ranges_come_out_of_memory_and_out_of_blocks,
+    a6_several_ranges_come_from_memory_and_slices,
 }
 
 const MIB: u64 = 1 << 20;
@@ -180,7 +180,7 @@ fn status_of(response: &Response) -> &str {
     response.header("cache-status").expect("each answer has one")
 }
 
-fn a39_the_middle_of_ten_gigabytes_costs_the_blocks_that_it_touches(cores: &str) {
+fn a39_a_range_fetches_only_the_slices_it_touches(cores: &str) {
     const BYTES: u64 = 10 << 30;
     let (origin, film) = (ScriptedOrigin::start(), Film::new(BYTES));
     film.shown_by(&origin);
@@ -210,7 +210,7 @@ fn a39_the_middle_of_ten_gigabytes_costs_the_blocks_that_it_touches(cores: &str)
     assert!(words.contains("slices of 448 KiB") && words.contains("4 of them"), "{words}");
 }
 
-fn a39_a_whole_answer_and_every_kind_of_range_come_out_of_blocks(cores: &str) {
+fn a39_whole_answers_and_ranges_come_from_slices(cores: &str) {
     const BYTES: u64 = 7 * BLOCK + 123;
     let (origin, film) = (ScriptedOrigin::start(), Film::new(BYTES));
     film.shown_by(&origin);
@@ -358,7 +358,7 @@ fn a39_a_purge_hides_every_block(cores: &str) {
     assert_eq!(film.parts(), 9);
 }
 
-fn a39_without_a_strong_validator_or_ranges_nothing_is_in_blocks(cores: &str) {
+fn a39_slices_require_a_strong_validator_and_ranges(cores: &str) {
     let origin = ScriptedOrigin::start();
     let body = content(0, 0, 3 << 20);
     let plain = Answer::new(200, &body).header("Cache-Control", "max-age=600");
@@ -381,7 +381,7 @@ fn a39_without_a_strong_validator_or_ranges_nothing_is_in_blocks(cores: &str) {
     assert_eq!(running.stat().count("requests.objects_in_blocks"), 0);
 }
 
-fn a39_an_origin_that_sends_no_parts_is_believed_once(cores: &str) {
+fn a39_an_origin_that_ignores_ranges_is_remembered(cores: &str) {
     const BYTES: u64 = 5 * BLOCK;
     let (origin, film) = (ScriptedOrigin::start(), Film::new(BYTES));
     film.sends_no_parts.store(true, Ordering::SeqCst);
@@ -399,7 +399,7 @@ fn a39_an_origin_that_sends_no_parts_is_believed_once(cores: &str) {
     assert!(status_of(&last).contains("no-ranges"), "{last:?}");
 }
 
-fn a39_a_failing_origin_cuts_the_answer_and_the_rest_stays(cores: &str) {
+fn a39_slices_stay_stored_when_the_origin_fails(cores: &str) {
     const BYTES: u64 = 10 * BLOCK;
     let (origin, film) = (ScriptedOrigin::start(), Film::new(BYTES));
     film.fails_from.store(4 * BLOCK, Ordering::SeqCst);
@@ -505,7 +505,7 @@ fn a39_only_if_cached_asks_nobody(cores: &str) {
     assert_eq!((film.parts(), origin.count("/film")), (1, 2));
 }
 
-fn a6_several_ranges_come_out_of_memory_and_out_of_blocks(cores: &str) {
+fn a6_several_ranges_come_from_memory_and_slices(cores: &str) {
     const BYTES: u64 = 9 * BLOCK + 1;
     let (origin, film) = (ScriptedOrigin::start(), Film::new(BYTES));
     film.shown_by(&origin);

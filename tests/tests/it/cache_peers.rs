@@ -33,18 +33,18 @@ use tests::{
 
 on_one_core! {
     a38_blocks_are_fetched_once_for_all,
-    a38_what_is_no_peers_business_goes_to_the_origin,
+    a38_private_requests_bypass_the_peers,
     a38_a_peer_that_is_killed_is_nobodys_error,
-    a38_a_peer_that_dies_in_the_middle_has_its_answer_gone_on_with,
-    a38_a_peer_that_is_stopped_is_left_out_and_comes_back,
-    a38_a_peer_that_falls_silent_in_the_middle_has_its_answer_gone_on_with,
+    a38_the_answer_of_a_dead_peer_is_resumed,
+    a38_a_stopped_peer_is_skipped_until_its_return,
+    a38_the_answer_of_a_silent_peer_is_resumed,
 }
 
 on_one_core_and_on_two! {
-    a38_the_owner_is_asked_first_and_what_is_asked_for_again_is_kept,
+    a38_the_owner_fetches_and_repeated_answers_are_kept,
     a38_many_clients_of_three_instances_are_one_fetch,
     a38_what_varies_is_fetched_once_for_each_variant,
-    a38_a_large_object_comes_through_its_owner_whole_and_in_parts,
+    a38_a_large_object_comes_through_its_owner,
     a38_a_visitor_sees_what_it_has_changed,
     a38_tags_come_with_what_they_are_of,
 }
@@ -146,7 +146,7 @@ fn standing(instance: &Accelerator, name: &str) -> String {
     peer.map_or(String::new(), |peer| peer["standing"].as_str().expect("a word").to_owned())
 }
 
-fn a38_the_owner_is_asked_first_and_what_is_asked_for_again_is_kept(cores: &str) {
+fn a38_the_owner_fetches_and_repeated_answers_are_kept(cores: &str) {
     let origin = ScriptedOrigin::start();
     origin.otherwise(|_, reply| reply.answer(&page("hello")));
     let sharing = start(&origin, cores);
@@ -283,7 +283,7 @@ fn part(seen: &Seen, bytes: usize) -> Option<(usize, usize)> {
 
 const MIB: usize = 1 << 20;
 
-fn a38_a_large_object_comes_through_its_owner_whole_and_in_parts(cores: &str) {
+fn a38_a_large_object_comes_through_its_owner(cores: &str) {
     let origin = ScriptedOrigin::start();
     origin.otherwise(film(3 * MIB));
     let sharing = start(&origin, cores);
@@ -322,7 +322,7 @@ fn a38_blocks_are_fetched_once_for_all(cores: &str) {
     assert_eq!(all, (3 * MIB).div_ceil(448 << 10));
 }
 
-fn a38_what_is_no_peers_business_goes_to_the_origin(cores: &str) {
+fn a38_private_requests_bypass_the_peers(cores: &str) {
     let origin = ScriptedOrigin::start();
     origin.otherwise(|seen, reply| {
         let answer = match seen.path() {
@@ -467,7 +467,7 @@ fn rest_of_film(seen: &Seen, bytes: usize, counted: &AtomicUsize) -> Option<Answ
     Some(of_film(Answer::new(206, body)).header("Content-Range", &format!("bytes {first}-{last}/{bytes}")))
 }
 
-fn a38_a_peer_that_dies_in_the_middle_has_its_answer_gone_on_with(cores: &str) {
+fn a38_the_answer_of_a_dead_peer_is_resumed(cores: &str) {
     const BYTES: usize = 3 * MIB;
     let (origin, gate, rests) = (ScriptedOrigin::start(), Gate::new(), Arc::new(AtomicUsize::new(0)));
     let (held, counted) = (gate.clone(), Arc::clone(&rests));
@@ -501,7 +501,7 @@ fn a38_a_peer_that_dies_in_the_middle_has_its_answer_gone_on_with(cores: &str) {
     gate.open();
 }
 
-fn a38_a_peer_that_falls_silent_in_the_middle_has_its_answer_gone_on_with(cores: &str) {
+fn a38_the_answer_of_a_silent_peer_is_resumed(cores: &str) {
     const BYTES: usize = 3 * MIB;
     let (origin, rests) = (ScriptedOrigin::start(), Arc::new(AtomicUsize::new(0)));
     let counted = Arc::clone(&rests);
@@ -538,7 +538,7 @@ fn a38_a_peer_that_falls_silent_in_the_middle_has_its_answer_gone_on_with(cores:
     ways[1].open();
 }
 
-fn a38_a_peer_that_is_stopped_is_left_out_and_comes_back(cores: &str) {
+fn a38_a_stopped_peer_is_skipped_until_its_return(cores: &str) {
     let origin = ScriptedOrigin::start();
     origin.otherwise(|_, reply| reply.answer(&page("x")));
     let sharing = start_with(&origin, cores, |setup| setup.flag("--peers-patience", "500ms"));
@@ -618,7 +618,7 @@ fn said_to(address: SocketAddr, bytes: &[u8]) -> String {
 }
 
 #[test]
-fn a38_only_who_knows_the_secret_is_answered_and_each_request_once() {
+fn a38_forged_and_replayed_peer_requests_are_refused() {
     let origin = ScriptedOrigin::start();
     origin.otherwise(|_, reply| reply.answer(&page("x")));
     let ([port_a, port_b], secret): ([u16; 2], _) = (free_ports(), secret());
@@ -681,7 +681,7 @@ fn a38_only_who_knows_the_secret_is_answered_and_each_request_once() {
 
 /// Requests beyond a peer's limit of requests or connections go to the origin.
 #[test]
-fn a38_what_is_too_much_for_a_peer_is_the_origins() {
+fn a38_requests_beyond_a_peers_limit_reach_the_origin() {
     for (bound, counted) in [
         ("--peers-requests-max", "limits.peers_requests"),
         ("--peers-connections-max", "limits.peers_connections"),
@@ -712,7 +712,7 @@ fn a38_what_is_too_much_for_a_peer_is_the_origins() {
 /// An instance that fetches many keys leaves a key to its peer. The peer has not heard of that and asks the
 /// busy instance for the same key: neither waits for the other.
 #[test]
-fn a38_two_that_think_each_other_the_owner_do_not_wait_for_each_other() {
+fn a38_peers_in_dispute_over_ownership_do_not_deadlock() {
     const BUSY: usize = 64;
     let (origin, gate) = held_origin("x");
     let ([port_a, port_b], secret): ([u16; 2], _) = (free_ports(), secret());
@@ -765,7 +765,7 @@ fn knows(instance: &Accelerator, names: &[&str]) -> bool {
 }
 
 #[test]
-fn a38_who_is_there_shares_keys_and_a_purge_everywhere_is_no_peers_to_undo() {
+fn a38_peers_share_keys_and_purges_hold_everywhere() {
     let Some(cluster) = NatsCluster::start() else { return };
     let (origin, version, secret) = (ScriptedOrigin::start(), Arc::new(AtomicU64::new(1)), secret());
     let (now, gate) = (Arc::clone(&version), Gate::new());
@@ -866,7 +866,7 @@ fn a38_who_is_there_shares_keys_and_a_purge_everywhere_is_no_peers_to_undo() {
 /// Clients without the secret have no more connections at the peers' port than elsewhere; peers may have as
 /// many as they need.
 #[test]
-fn a38_strangers_at_the_port_of_peers_have_their_share_and_no_more() {
+fn a38_strangers_at_the_peer_port_are_limited() {
     let origin = ScriptedOrigin::start();
     origin.otherwise(|_, reply| reply.answer(&page("x")));
     let cores = tests::cores(1).expect("one");

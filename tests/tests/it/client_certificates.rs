@@ -18,9 +18,9 @@ use tests::{
 };
 
 on_one_core! {
-    a12_a_client_is_known_by_its_certificate_and_the_origin_is_told,
-    a12_no_other_connection_is_a_way_around_a_certificate,
-    a12_what_was_answered_to_somebody_known_is_nobody_elses,
+    a12_the_origin_learns_the_clients_certificate,
+    a12_the_certificate_rule_holds_on_every_connection,
+    a12_answers_to_certificates_are_shared_only_if_permitted,
 }
 
 on_one_core_and_on_two! {
@@ -144,7 +144,7 @@ const FORGED: [&str; 8] = [
     "x-client-cert_fingerprint: 00",
 ];
 
-fn a12_a_client_is_known_by_its_certificate_and_the_origin_is_told(cores: &str) {
+fn a12_the_origin_learns_the_clients_certificate(cores: &str) {
     let sites = Sites::start(cores);
     let (alice, late, stranger) = (&*sites.alice, &*sites.late, &*sites.stranger);
     for way in &WAYS {
@@ -186,7 +186,7 @@ fn a12_a_client_is_known_by_its_certificate_and_the_origin_is_told(cores: &str) 
     assert_eq!(sites.accelerator.stat().count("limits.handshakes_failed"), 6 * WAYS.len() as u64);
 }
 
-fn a12_no_other_connection_is_a_way_around_a_certificate(cores: &str) {
+fn a12_the_certificate_rule_holds_on_every_connection(cores: &str) {
     let sites = Sites::start(cores);
     let (alice, stranger) = (&*sites.alice, &*sites.stranger);
     for way in &WAYS {
@@ -240,7 +240,7 @@ fn a12_no_other_connection_is_a_way_around_a_certificate(cores: &str) {
     assert!(trailers.contains("X-Sum") && !trailers.contains("root"), "{trailers}");
 }
 
-fn a12_what_was_answered_to_somebody_known_is_nobody_elses(cores: &str) {
+fn a12_answers_to_certificates_are_shared_only_if_permitted(cores: &str) {
     let sites = Sites::start(cores);
     let (alice, bob) = (&*sites.alice, &*sites.bob);
     let ask = |shown, host, path| sites.well(&["--http2"], shown, host, path);
@@ -326,7 +326,7 @@ fn a12_no_ticket_is_a_way_around_a_certificate(cores: &str) {
 }
 
 #[test]
-fn a12_what_cannot_verify_clients_is_said_at_the_start() {
+fn a12_an_unusable_client_ca_is_refused_at_start() {
     let origin = ScriptedOrigin::start();
     let (server, authority) = (Certificate::of(&["a.example"]), Authority::named("ours"));
     let (empty, ca) = (server.file().with_file_name("empty.pem"), authority.file().display().to_string());

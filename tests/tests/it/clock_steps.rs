@@ -122,7 +122,7 @@ fn a_note_that_has_run_out_makes_nobody_wait(server: &Server, origin: &ScriptedO
 }
 
 #[test]
-fn a_clock_that_is_set_makes_nothing_live_longer_than_it_may() {
+fn a_clock_step_extends_no_lifetime() {
     let directory = tempfile::tempdir().expect("a directory");
     let store = directory.path().join("store");
     let origin = origin();

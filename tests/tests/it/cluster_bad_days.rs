@@ -147,7 +147,7 @@ fn a38_clocks_that_are_apart_do_no_harm() {
 }
 
 #[test]
-fn a38_who_we_are_is_said_by_a_key_or_by_credentials() {
+fn a38_the_cluster_accepts_an_nkey_or_credentials() {
     let directory = tempfile::tempdir().expect("a directory");
     let file = |name: &str| directory.path().join(name);
     let pair = nkeys::KeyPair::new_user();
@@ -163,7 +163,7 @@ fn a38_who_we_are_is_said_by_a_key_or_by_credentials() {
 }
 
 #[test]
-fn a38_tls_to_the_cluster_with_a_certificate_of_ours() {
+fn a38_the_cluster_accepts_our_client_certificate() {
     let servers = Certificate::of(&["127.0.0.11", "127.0.0.12", "127.0.0.13"]);
     let clients = Authority::named("clients");
     let ours = clients.signs("web", 2099);
@@ -194,7 +194,7 @@ fn a38_tls_to_the_cluster_with_a_certificate_of_ours() {
 }
 
 #[test]
-fn a38_credentials_that_have_expired_are_told_from_wrong_ones() {
+fn a38_expired_credentials_are_reported_as_expired() {
     let directory = tempfile::tempdir().expect("a directory");
     let creds = directory.path().join("creds");
     let operator = Operator::new(&creds, true).expect("an operator");
@@ -227,7 +227,7 @@ fn of_purges() -> StreamConfig {
 }
 
 #[test]
-fn a38_a_stream_that_is_full_refuses_a_purge_and_the_purge_says_so() {
+fn a38_a_purge_reports_a_full_stream() {
     let Some(cluster) = NatsCluster::start() else { return };
     // A stream of the operator's that refuses new messages rather than drop old ones, with room for two joins
     // and one purge.
@@ -253,7 +253,7 @@ fn a38_a_stream_that_is_full_refuses_a_purge_and_the_purge_says_so() {
 }
 
 #[test]
-fn a38_what_others_have_made_is_used_or_said_to_be_of_no_use() {
+fn a38_an_existing_stream_is_used_or_rejected() {
     let Some(cluster) = NatsCluster::start() else { return };
     let origin = Numbered::start();
     for (config, says) in [
@@ -307,7 +307,7 @@ fn a38_what_others_have_made_is_used_or_said_to_be_of_no_use() {
 
 /// All servers stop, and come back with copies of their files from before the last purges.
 #[test]
-fn a38_a_cluster_that_comes_back_with_older_data_brings_nothing_back() {
+fn a38_a_restored_cluster_brings_no_object_back() {
     let Some(mut cluster) = NatsCluster::start() else { return };
     let origin = Numbered::start();
     let [a, b] = ["a", "b"].map(|name| start(&origin, &cluster.urls(), name));
@@ -352,7 +352,7 @@ fn copy_all(from: &Path, to: &Path) {
 }
 
 #[test]
-fn a38_slow_ways_to_the_cluster_delay_purges_and_show_nothing_stale() {
+fn a38_a_slow_cluster_delays_purges_without_stale_hits() {
     let Some(cluster) = NatsCluster::start() else { return };
     let origin = Numbered::start();
     let ways = [0, 1].map(|index| Way::to(cluster.address(index)));
@@ -386,7 +386,7 @@ fn a38_slow_ways_to_the_cluster_delay_purges_and_show_nothing_stale() {
 
 /// After a cut of a minute (in the soak), the purges made meanwhile are in force within a second of its end.
 #[test]
-fn a38_after_a_long_cut_what_was_purged_is_in_force_at_once() {
+fn a38_missed_purges_apply_right_after_a_long_cut() {
     let Some(cluster) = NatsCluster::start() else { return };
     let origin = Numbered::start();
     let way = Way::to(cluster.address(1));

@@ -90,7 +90,7 @@ fn is_in(directory: &Path, what: &[u8]) -> bool {
 /// The authority validates at an instance that has not ordered, and all instances show the certificate that
 /// one obtained.
 #[test]
-fn a36_whoever_is_asked_answers_and_all_show_what_one_was_given() {
+fn a36_every_instance_answers_challenges_and_shows_the_certificate() {
     for challenge in ["http-01", "tls-alpn-01"] {
         let Some(company) = Company::start() else { return };
         let [a, b, c] = std::array::from_fn(|_| Place::new());
@@ -129,7 +129,7 @@ fn a36_whoever_is_asked_answers_and_all_show_what_one_was_given() {
 
 /// When an instance is killed in the middle of an order, another finishes it.
 #[test]
-fn a36_an_order_whose_instance_is_killed_is_finished_by_another() {
+fn a36_another_instance_finishes_a_killed_instances_order() {
     let Some(company) = Company::start() else { return };
     let a = Place::new();
     let sleeps = [("PEBBLE_VA_NOSLEEP", "0"), ("PEBBLE_VA_SLEEPTIME", "4")];
@@ -161,7 +161,7 @@ fn a36_an_order_whose_instance_is_killed_is_finished_by_another() {
 /// From one instance to several: a certificate obtained alone is shared, and it is shown without the cluster,
 /// with another secret, and after the bucket is deleted.
 #[test]
-fn a36_what_there_was_is_shared_and_what_there_is_is_shown_without_the_cluster() {
+fn a36_earlier_certificates_are_shared_and_outlive_the_cluster() {
     let Some(company) = Company::start() else { return };
     let [a, b, c] = std::array::from_fn(|_| Place::new());
     let Some(pebble) = Pebble::start(a.ports, LONG_S, &[]) else { return };

@@ -295,7 +295,7 @@ fn nobody_gets_what_was_purged(is_shared: bool) {
 /// the same servers store three times. Run by hand (`--ignored`): it checks nothing.
 #[test]
 #[ignore = "a measurement"]
-fn a38_how_long_a_purge_takes_until_it_holds_everywhere() {
+fn a38_the_time_of_a_purge_everywhere_is_measured() {
     let Some(cluster) = NatsCluster::start() else { return };
     let origin = ScriptedOrigin::start();
     let instances: Vec<Accelerator> = (0..INSTANCES)

@@ -137,7 +137,7 @@ impl Running<'_> {
 }
 
 #[test]
-fn a38_nobody_gets_what_was_purged_where_any_two_machines_are_cut_off() {
+fn a38_purged_objects_stay_purged_in_network_partitions() {
     let machines = u8::try_from(ORIGIN + 1).expect("few");
     let Some(network) = Network::laid(machines).map(Arc::new) else { return };
     let Some(cluster) = NatsCluster::start_on(&network) else { return };

@@ -24,7 +24,7 @@ use crate::several::{
 };
 
 #[test]
-fn a38_a_purge_of_any_sort_that_any_instance_is_asked_for_holds_on_all() {
+fn a38_any_purge_from_any_instance_holds_everywhere() {
     let Some(cluster) = NatsCluster::start() else { return };
     let origin = Numbered::start();
     let all = ["a", "b", "c"].map(|name| start(&origin, &cluster.urls(), name));
@@ -76,7 +76,7 @@ fn a38_a_purge_of_any_sort_that_any_instance_is_asked_for_holds_on_all() {
 }
 
 #[test]
-fn a38_an_instance_that_is_stopped_is_waited_for_until_its_lease_is_out_and_shows_nothing_stale() {
+fn a38_a_purge_waits_for_a_stopped_instances_lease() {
     let Some(cluster) = NatsCluster::start() else { return };
     let origin = Numbered::start();
     let [a, b] = ["a", "b"].map(|name| start(&origin, &cluster.urls(), name));
@@ -108,7 +108,7 @@ fn a38_an_instance_that_is_stopped_is_waited_for_until_its_lease_is_out_and_show
 }
 
 #[test]
-fn a38_one_that_was_killed_catches_up_before_it_serves() {
+fn a38_a_killed_instance_catches_up_before_serving() {
     let Some(cluster) = NatsCluster::start() else { return };
     let directory = tempfile::tempdir().expect("a directory");
     let store_file = directory.path().join("store");
@@ -150,7 +150,7 @@ fn a38_one_that_was_killed_catches_up_before_it_serves() {
 }
 
 #[test]
-fn a38_one_that_is_cut_off_validates_and_catches_up_within_a_second() {
+fn a38_a_cut_off_instance_revalidates_and_catches_up() {
     let Some(cluster) = NatsCluster::start() else { return };
     let origin = Numbered::start();
     let way = Way::to(cluster.address(1));
@@ -183,7 +183,7 @@ fn a38_one_that_is_cut_off_validates_and_catches_up_within_a_second() {
 }
 
 #[test]
-fn a38_a_cluster_that_cannot_be_reached_stops_nothing_but_hits() {
+fn a38_an_unreachable_cluster_stops_only_hits() {
     let Some(mut cluster) = NatsCluster::start() else { return };
     let origin = Numbered::start();
     // An address where no server listens.
@@ -222,7 +222,7 @@ fn a38_a_cluster_that_cannot_be_reached_stops_nothing_but_hits() {
 }
 
 #[test]
-fn a38_a_stream_or_a_bucket_that_is_deleted_is_made_anew_and_nothing_purged_is_shown() {
+fn a38_a_deleted_stream_or_bucket_is_created_again() {
     let Some(cluster) = NatsCluster::start() else { return };
     let origin = Numbered::start();
     let [a, b] = ["a", "b"].map(|name| start(&origin, &cluster.urls(), name));
@@ -242,7 +242,7 @@ fn a38_a_stream_or_a_bucket_that_is_deleted_is_made_anew_and_nothing_purged_is_s
 }
 
 #[test]
-fn a38_two_instances_of_one_name_are_told_apart_and_the_second_does_not_serve() {
+fn a38_a_duplicate_instance_name_prevents_hits() {
     let Some(cluster) = NatsCluster::start() else { return };
     let origin = Numbered::start();
     let a = start(&origin, &cluster.urls(), "a");
@@ -262,7 +262,7 @@ fn a38_two_instances_of_one_name_are_told_apart_and_the_second_does_not_serve() 
 }
 
 #[test]
-fn a38_one_that_serves_on_is_named_at_each_purge() {
+fn a38_purges_name_instances_that_serve_on() {
     let Some(cluster) = NatsCluster::start() else { return };
     let origin = Numbered::start();
     let way = Way::to(cluster.address(2));
@@ -304,7 +304,7 @@ fn a38_what_a_younger_version_says_purges_everything() {
 }
 
 #[test]
-fn a38_who_the_cluster_does_not_let_in_is_told_why() {
+fn a38_a_login_refused_by_the_cluster_is_explained() {
     let users = "authorization { users: [ { user: right, password: word }, \
                  { user: weak, password: word, permissions: { publish: [\"x\"], subscribe: [\"_INBOX.>\"] } } ] }";
     let Some(cluster) = NatsCluster::start_with(users) else { return };

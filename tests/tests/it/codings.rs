@@ -25,23 +25,23 @@ use tests::{
 };
 
 on_one_core! {
-    a17_the_client_chooses_by_quality_and_of_equals_we_do,
-    a17_each_coding_has_a_tag_of_its_own_and_a_client_keeps_what_it_has,
+    a17_quality_decides_and_the_server_breaks_ties,
+    a17_each_encoded_variant_has_its_own_entity_tag,
     a17_a_part_is_of_what_the_client_has,
-    a17_variants_by_the_origin_have_codings_of_their_own,
+    a17_each_variant_of_the_origin_is_encoded_separately,
     a17_what_says_so_is_left_alone,
     a17_what_does_not_shrink_is_tried_once,
     a17_explain_says_what_a_client_gets,
 }
 
 on_one_core_and_on_two! {
-    a17_each_coding_is_made_on_first_demand_and_decodes,
+    a17_encoded_variants_are_made_on_first_demand,
     a17_what_is_purged_is_gone_in_every_coding,
     a17_a_younger_head_is_that_of_every_coding,
     a17_what_waits_to_be_coded_is_bounded,
     a17_codings_outlive_a_restart,
-    a17_codings_asked_for_at_once_are_each_made_once,
-    a17_mixed_requests_get_what_they_accept_and_what_it_says,
+    a17_concurrent_requests_encode_each_variant_once,
+    a17_mixed_requests_get_accepted_codings_and_matching_tags,
 }
 
 const CODINGS: [(&str, &str); 3] = [("br", "-br"), ("zstd", "-zst"), ("gzip", "-gz")];
@@ -111,7 +111,7 @@ fn count(accelerator: &Accelerator, name: &str) -> u64 {
     accelerator.stat().count(name)
 }
 
-fn a17_each_coding_is_made_on_first_demand_and_decodes(cores: &str) {
+fn a17_encoded_variants_are_made_on_first_demand(cores: &str) {
     let origin = ScriptedOrigin::start();
     // Bodies that are copied into the answer, sent from the store, and sent in several pieces.
     let bodies = [text(1, 5_000), text(2, 200_000), text(3, 2_000_000)];
@@ -169,7 +169,7 @@ fn a17_each_coding_is_made_on_first_demand_and_decodes(cores: &str) {
     assert!(count(&accelerator, "bytes.saved_by_codings") > 5_000_000);
 }
 
-fn a17_the_client_chooses_by_quality_and_of_equals_we_do(cores: &str) {
+fn a17_quality_decides_and_the_server_breaks_ties(cores: &str) {
     let origin = ScriptedOrigin::start();
     let body = text(1, 5_000);
     origin.answers("/", page(&body));
@@ -202,7 +202,7 @@ fn a17_the_client_chooses_by_quality_and_of_equals_we_do(cores: &str) {
     }
 }
 
-fn a17_each_coding_has_a_tag_of_its_own_and_a_client_keeps_what_it_has(cores: &str) {
+fn a17_each_encoded_variant_has_its_own_entity_tag(cores: &str) {
     let origin = ScriptedOrigin::start();
     let body = text(1, 5_000);
     origin.answers("/", page(&body).header("Last-Modified", "Sun, 06 Nov 1994 08:49:37 GMT"));
@@ -345,7 +345,7 @@ fn a17_a_younger_head_is_that_of_every_coding(cores: &str) {
     assert_eq!(count(&accelerator, "requests.codings_made"), 1, "its content is the same");
 }
 
-fn a17_variants_by_the_origin_have_codings_of_their_own(cores: &str) {
+fn a17_each_variant_of_the_origin_is_encoded_separately(cores: &str) {
     let origin = ScriptedOrigin::start();
     origin.on("/", |request, reply| {
         let accepted = request.header("accept-encoding").unwrap_or_default();
@@ -536,7 +536,7 @@ fn a17_codings_outlive_a_restart(cores: &str) {
     assert_eq!((origin.count("/0"), origin.count("/1")), (1, 1));
 }
 
-fn a17_codings_asked_for_at_once_are_each_made_once(cores: &str) {
+fn a17_concurrent_requests_encode_each_variant_once(cores: &str) {
     let origin = ScriptedOrigin::start();
     let body = text(1, 2_000_000);
     origin.answers("/", page(&body));
@@ -564,7 +564,7 @@ fn dice() -> impl FnMut(usize) -> usize {
     }
 }
 
-fn a17_mixed_requests_get_what_they_accept_and_what_it_says(cores: &str) {
+fn a17_mixed_requests_get_accepted_codings_and_matching_tags(cores: &str) {
     const PAGES: usize = 6;
     let origin = ScriptedOrigin::start();
     let bodies: Vec<_> = (0..PAGES).map(|page| text(page as u64, 900 + page * page * 4_000)).collect();

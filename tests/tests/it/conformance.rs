@@ -12,7 +12,7 @@ use tests::{
 /// The record is compared in both directions: a new failure is a fault, and a new pass must be recorded so
 /// that it stays.
 #[test]
-fn a1_the_suite_says_what_its_page_records_and_every_failure_has_a_reason() {
+fn a1_suite_results_match_the_recorded_page() {
     let record = fs::read_to_string(source_tree().join(PAGE)).expect("the page is in the source tree");
     let outcome = conformance::run(&record);
     let changed: Vec<String> = outcome.changed.values().map(|(was, is)| format!("-{was}\n+{is}")).collect();

@@ -33,18 +33,18 @@ fn the_page_counts_the_data() {
 }
 
 #[test]
-fn a32_every_request_gets_its_one_answer_in_front_of_every_origin() {
+fn a32_ambiguous_requests_get_the_expected_answer() {
     holds(Table::Requests);
 }
 
 #[test]
-fn a42_every_request_gets_its_one_answer_over_http2_to_the_origin() {
+fn a42_ambiguous_requests_get_the_expected_answer_over_http2() {
     let faults = tests::corpus::requests_over_http2();
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
 #[test]
-fn a32_every_answer_reaches_whom_it_is_for_and_nobody_else() {
+fn a32_ambiguous_responses_reach_only_their_client() {
     holds(Table::Responses);
 }
 
@@ -76,6 +76,6 @@ fn a45_pingoras_http_1_0_with_transfer_encoding() {
 }
 
 #[test]
-fn a45_pingoras_hit_that_did_not_read_the_requests_body() {
+fn a45_an_unread_body_of_a_hit_smuggles_nothing() {
     rows_hold(Table::Requests, "pingora-hit-with-a-body");
 }

@@ -13,9 +13,9 @@ use tests::{
 };
 
 on_one_core! {
-    a40_a_crawler_gets_what_is_stored_and_no_more,
+    a40_a_crawler_gets_stored_answers_only,
     a40_what_is_stale_is_shown_to_it,
-    a40_crawlers_that_are_welcome_are_known_by_their_networks,
+    a40_approved_crawlers_are_recognized_by_network,
 }
 
 on_one_core_and_on_two! {
@@ -42,7 +42,7 @@ fn ask(accelerator: &Accelerator, agent: &str, path: &str) -> Response {
     accelerator.fetch(&Request::get(path).header("User-Agent", agent))
 }
 
-fn a40_a_crawler_gets_what_is_stored_and_no_more(cores: &str) {
+fn a40_a_crawler_gets_stored_answers_only(cores: &str) {
     let origin = site();
     let accelerator = before(&origin, cores).flag("--bots", "cached-only").start();
     ask(&accelerator, BROWSER, "/known").expect_status(200);
@@ -102,7 +102,7 @@ fn a40_a_crawl_from_everywhere_costs_its_budget(cores: &str) {
     ask(&accelerator, BROWSER, "/visitor").expect_status(200);
 }
 
-fn a40_crawlers_that_are_welcome_are_known_by_their_networks(cores: &str) {
+fn a40_approved_crawlers_are_recognized_by_network(cores: &str) {
     let origin = site();
     let directory = tempfile::tempdir().expect("a temporary directory");
     let list = directory.path().join("examplebot.json");
@@ -150,7 +150,7 @@ fn a40_strangers_have_a_budget_of_their_own(cores: &str) {
 /// A short run of `crawl`: visitors are answered, and the crawl costs the origin only its budget. The
 /// visitors' waiting time is measured by the program, on a quiet machine.
 #[test]
-fn a40_a_crawl_of_many_addresses_leaves_the_origin_to_visitors() {
+fn a40_a_crawl_leaves_the_origin_to_visitors() {
     let spell = tests::crawl::spell(500, std::time::Duration::from_secs(3));
     assert_eq!(spell.failed, 0, "{spell:?}");
     assert!(spell.crawled > spell.crawled_well, "{spell:?}");
@@ -160,7 +160,7 @@ fn a40_a_crawl_of_many_addresses_leaves_the_origin_to_visitors() {
 }
 
 #[test]
-fn a40_the_commands_of_the_guide_do_what_it_says() {
+fn a40_the_guides_commands_work() {
     let Some(output) = tests::guide::run("crawlers.md") else { return };
     let said = String::from_utf8_lossy(&output.stdout);
     let statuses: Vec<_> = said.lines().filter(|line| line.len() == 3).collect();

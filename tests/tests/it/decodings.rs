@@ -24,15 +24,15 @@ use tests::{
 };
 
 on_one_core! {
-    a17_who_does_not_accept_an_origins_coding_gets_none,
-    a17_what_is_fetched_for_who_does_not_accept_it_is_decoded_at_once,
-    a17_who_takes_an_origins_coding_or_nothing_else_gets_it,
-    a17_an_origins_variants_are_decoded_where_they_must_be,
-    a17_what_would_be_too_long_is_sent_as_it_is,
+    a17_clients_that_refuse_a_coding_get_decoded_content,
+    a17_a_miss_is_decoded_for_its_client,
+    a17_clients_that_accept_the_origins_coding_get_it,
+    a17_an_origins_variants_are_decoded_as_needed,
+    a17_oversized_content_is_sent_undecoded,
     a17_what_is_damaged_is_sent_as_it_is,
     a17_what_waits_to_be_decoded_is_bounded,
-    a17_what_is_decoded_has_a_tag_of_its_own,
-    a17_a_part_of_what_is_decoded_is_of_that,
+    a17_decoded_content_has_its_own_entity_tag,
+    a17_ranges_of_decoded_content_are_right,
     a17_what_is_not_to_be_decoded_is_not,
     a17_explain_says_who_gets_what_decoded,
 }
@@ -118,7 +118,7 @@ fn is_as_sent(answer: &Response, coding: &str, coded: &[u8]) {
     assert!(answer.body == coded, "it is what the origin sent");
 }
 
-fn a17_who_does_not_accept_an_origins_coding_gets_none(cores: &str) {
+fn a17_clients_that_refuse_a_coding_get_decoded_content(cores: &str) {
     let origin = ScriptedOrigin::start();
     // Bodies that are copied into the answer, sent from the store, and sent in several pieces.
     let bodies = [text(1, 5_000), text(2, 200_000), text(3, 2_000_000)];
@@ -153,7 +153,7 @@ fn a17_who_does_not_accept_an_origins_coding_gets_none(cores: &str) {
     assert!(listed.contains("9 of 9 inspected"), "what is decoded is none of them: {listed}");
 }
 
-fn a17_what_is_fetched_for_who_does_not_accept_it_is_decoded_at_once(cores: &str) {
+fn a17_a_miss_is_decoded_for_its_client(cores: &str) {
     let origin = ScriptedOrigin::start();
     let accelerator = start(&origin, cores);
     let body = text(1, 300_000);
@@ -196,7 +196,7 @@ fn a17_what_is_fetched_for_who_does_not_accept_it_is_decoded_at_once(cores: &str
     assert_eq!(count(&accelerator, "requests.misses"), 8);
 }
 
-fn a17_who_takes_an_origins_coding_or_nothing_else_gets_it(cores: &str) {
+fn a17_clients_that_accept_the_origins_coding_get_it(cores: &str) {
     let origin = ScriptedOrigin::start();
     let body = text(1, 5_000);
     let sent = coded("gzip", &body);
@@ -233,7 +233,7 @@ fn a17_who_takes_an_origins_coding_or_nothing_else_gets_it(cores: &str) {
     }
 }
 
-fn a17_an_origins_variants_are_decoded_where_they_must_be(cores: &str) {
+fn a17_an_origins_variants_are_decoded_as_needed(cores: &str) {
     let origin = ScriptedOrigin::start();
     let sent = |accepted: &str| {
         let body = text(accepted.len() as u64, 5_000);
@@ -288,7 +288,7 @@ fn bomb(megabytes: usize) -> Vec<u8> {
     encoder.finish().expect("gzip")
 }
 
-fn a17_what_would_be_too_long_is_sent_as_it_is(cores: &str) {
+fn a17_oversized_content_is_sent_undecoded(cores: &str) {
     let origin = ScriptedOrigin::start();
     let setup = Accelerator::before(&origin.url()).flag("--cores", cores).flag("--memory", "64MiB");
     let accelerator = setup.flag("--compress-bytes-max", "3MiB").start();
@@ -369,7 +369,7 @@ fn a17_what_waits_to_be_decoded_is_bounded(cores: &str) {
     assert_eq!(count(&accelerator, "requests.decoded_made"), PAGES);
 }
 
-fn a17_what_is_decoded_has_a_tag_of_its_own(cores: &str) {
+fn a17_decoded_content_has_its_own_entity_tag(cores: &str) {
     let origin = ScriptedOrigin::start();
     let body = text(1, 5_000);
     let sent = coded("gzip", &body);
@@ -426,7 +426,7 @@ fn a17_what_is_decoded_has_a_tag_of_its_own(cores: &str) {
     assert_eq!(count(&accelerator, "requests.hits_not_modified"), 1);
 }
 
-fn a17_a_part_of_what_is_decoded_is_of_that(cores: &str) {
+fn a17_ranges_of_decoded_content_are_right(cores: &str) {
     let origin = ScriptedOrigin::start();
     let body = text(1, 50_000);
     let sent = coded("gzip", &body);

@@ -15,37 +15,37 @@ use tests::{
 };
 
 on_one_core! {
-    a_body_of_unknown_length_streams_as_it_arrives_too,
-    bodies_of_every_framing_come_whole_and_are_stored,
-    bodies_of_every_size_around_the_borders_come_whole,
+    a_body_of_unknown_length_streams_on_arrival,
+    bodies_of_every_framing_are_whole_and_stored,
+    bodies_around_buffer_sizes_are_delivered_whole,
     a_body_too_large_to_store_is_streamed,
     trailers_pass_in_both_directions,
-    what_must_not_be_a_trailer_passes_in_neither_direction,
-    answers_without_a_body_leave_the_connection_in_step,
+    forbidden_trailers_are_dropped_in_both_directions,
+    bodiless_answers_keep_the_connection_in_step,
     conditional_requests_are_answered_from_the_store,
-    a_range_on_a_miss_is_never_stored_as_the_whole,
-    interim_answers_of_the_origin_do_not_confuse_the_final_one,
+    a_partial_answer_is_never_stored_as_whole,
+    interim_answers_are_passed_on_and_not_stored,
     a25_early_hints_come_before_the_answer,
 }
 
 on_one_core_and_on_two! {
-    concurrent_misses_make_one_fetch_and_stream_it_as_it_arrives,
-    a_client_that_leaves_does_not_end_the_fetch_that_others_follow,
+    concurrent_misses_share_one_streamed_fetch,
+    a_shared_fetch_outlives_a_departed_client,
     head_is_answered_from_what_get_stored,
-    a_range_is_a_part_of_the_stored_body,
+    a_range_comes_from_the_stored_body,
 }
 
 fn start(origin: &ScriptedOrigin, cores: &str) -> Accelerator {
     Accelerator::before(&origin.url()).flag("--cores", cores).start()
 }
 
-fn concurrent_misses_make_one_fetch_and_stream_it_as_it_arrives(cores: &str) {
+fn concurrent_misses_share_one_streamed_fetch(cores: &str) {
     let length = 300_000;
     let head = Answer::new(200, content(7, 0, length)).header("Cache-Control", "max-age=600").head_bytes();
     stream_to_many(cores, &head, |piece| piece.to_vec(), b"", length);
 }
 
-fn a_body_of_unknown_length_streams_as_it_arrives_too(cores: &str) {
+fn a_body_of_unknown_length_streams_on_arrival(cores: &str) {
     let head = b"HTTP/1.1 200 OK\r\nCache-Control: max-age=600\r\nTransfer-Encoding: chunked\r\n\r\n";
     let chunk = |piece: &[u8]| [format!("{:x}\r\n", piece.len()).as_bytes(), piece, b"\r\n"].concat();
     stream_to_many(cores, head, chunk, b"0\r\n\r\n", 300_000);
@@ -93,7 +93,7 @@ fn stream_to_many(cores: &str, head: &[u8], frame: fn(&[u8]) -> Vec<u8>, end: &'
     assert_eq!(origin.count("/film"), 1, "what arrived while others read it is stored");
 }
 
-fn a_client_that_leaves_does_not_end_the_fetch_that_others_follow(cores: &str) {
+fn a_shared_fetch_outlives_a_departed_client(cores: &str) {
     let origin = ScriptedOrigin::start();
     let length = 200_000;
     let gate = Gate::new();
@@ -125,7 +125,7 @@ fn a_client_that_leaves_does_not_end_the_fetch_that_others_follow(cores: &str) {
     assert_eq!(origin.count("/film"), 1);
 }
 
-fn bodies_of_every_framing_come_whole_and_are_stored(cores: &str) {
+fn bodies_of_every_framing_are_whole_and_stored(cores: &str) {
     let origin = ScriptedOrigin::start();
     let whole = content(3, 0, 150_000);
     let pieces: Vec<&[u8]> = whole.chunks(7_001).collect();
@@ -164,7 +164,7 @@ fn bodies_of_every_framing_come_whole_and_are_stored(cores: &str) {
     }
 }
 
-fn bodies_of_every_size_around_the_borders_come_whole(cores: &str) {
+fn bodies_around_buffer_sizes_are_delivered_whole(cores: &str) {
     let origin = ScriptedOrigin::start();
     // Sizes around a page, a socket buffer's usual steps, and a segment of 4 MiB, where bodies are cut and
     // joined.
@@ -276,7 +276,7 @@ fn trailers_pass_in_both_directions(cores: &str) {
 /// RFC 9110 §6.5.1: fields for framing, routing, authentication, request modifiers, answer control and
 /// content format must be known before the content, so they may not be trailers. Fields that `Connection`
 /// names are for one hop (§7.6.1). None of them is passed on or stored.
-fn what_must_not_be_a_trailer_passes_in_neither_direction(cores: &str) {
+fn forbidden_trailers_are_dropped_in_both_directions(cores: &str) {
     const FORBIDDEN: [&str; 24] = [
         "Set-Cookie",
         "Cookie",
@@ -383,7 +383,7 @@ fn head_is_answered_from_what_get_stored(cores: &str) {
     assert_eq!(client.get("/other").expect_status(200).text(), "another page");
 }
 
-fn answers_without_a_body_leave_the_connection_in_step(cores: &str) {
+fn bodiless_answers_keep_the_connection_in_step(cores: &str) {
     let origin = ScriptedOrigin::start();
     origin.answers("/204", Answer::new(204, "").header("Cache-Control", "max-age=600"));
     origin.on("/not-modified", |request, reply| {
@@ -461,7 +461,7 @@ fn conditional_requests_are_answered_from_the_store(cores: &str) {
     assert_eq!(origin.count("/page"), 1, "all of them from the store");
 }
 
-fn a_range_is_a_part_of_the_stored_body(cores: &str) {
+fn a_range_comes_from_the_stored_body(cores: &str) {
     let origin = ScriptedOrigin::start();
     let body = content(5, 0, 10_000);
     let answer = Answer::new(200, &body).header("Cache-Control", "max-age=600").header("ETag", "\"v1\"");
@@ -503,7 +503,7 @@ fn a_range_is_a_part_of_the_stored_body(cores: &str) {
     assert_eq!(origin.count("/missed"), 1);
 }
 
-fn a_range_on_a_miss_is_never_stored_as_the_whole(cores: &str) {
+fn a_partial_answer_is_never_stored_as_whole(cores: &str) {
     let origin = ScriptedOrigin::start();
     let body = content(6, 0, 10_000);
     let whole = body.clone();
@@ -532,7 +532,7 @@ fn a_range_on_a_miss_is_never_stored_as_the_whole(cores: &str) {
     }
 }
 
-fn interim_answers_of_the_origin_do_not_confuse_the_final_one(cores: &str) {
+fn interim_answers_are_passed_on_and_not_stored(cores: &str) {
     let origin = ScriptedOrigin::start();
     let last = Answer::new(200, "final").header("Cache-Control", "max-age=600");
     let interim = b"HTTP/1.1 103 Early Hints\r\nLink: </style.css>; rel=preload\r\n\r\n";

@@ -95,7 +95,7 @@ fn ended_well(mut server: Started) {
 }
 
 #[test]
-fn the_tarball_works_in_a_root_that_has_nothing_else() {
+fn the_tarball_runs_in_an_empty_root() {
     let work = tempfile::tempdir().expect("a directory");
     let package = unpacked(work.path());
     shows_how_to_use_it(&package);
@@ -229,7 +229,7 @@ fn carried_out(file: &str, context: &Path, root: &CleanRoot) -> Image {
 }
 
 #[test]
-fn the_steps_of_the_container_file_make_a_root_in_which_it_runs() {
+fn the_container_file_builds_a_root_that_works() {
     let work = tempfile::tempdir().expect("a directory");
     let package = unpacked(work.path());
     let Some(root) = CleanRoot::new() else {

@@ -15,7 +15,7 @@ use tests::{
 };
 
 on_one_core! {
-    a12_a13_gos_and_pythons_clients_get_what_they_ask_for,
+    a12_a13_go_and_python_clients_are_served,
     a13_h2spec_finds_what_rfc_9113_took_back,
 }
 
@@ -56,7 +56,7 @@ impl Edge {
     }
 }
 
-fn a12_a13_gos_and_pythons_clients_get_what_they_ask_for(cores: &str) {
+fn a12_a13_go_and_python_clients_are_served(cores: &str) {
     let edge = Edge::start(cores);
     if let Some(program) = installed("edge/client") {
         let said = succeeds(Command::new(program).arg(edge.site()).arg(edge.certificate.file()));

@@ -97,7 +97,7 @@ fn night_chat() -> ScriptedOrigin {
 }
 
 #[test]
-fn a12_a13_a16_a_browser_chats_and_hears_events_on_one_connection() {
+fn a12_a13_a16_websocket_and_events_share_a_browsers_connection() {
     let origin = night_chat();
     let certificate = Certificate::of(&["localhost"]);
     let accelerator = Accelerator::before(&origin.url())

@@ -13,18 +13,18 @@ use serde_json::Value;
 use tests::{Accelerator, Answer, Request, ScriptedOrigin, eventually, on_one_core, on_one_core_and_on_two};
 
 on_one_core! {
-    a24_a_variant_is_named_by_what_the_request_says,
-    a24_what_passes_the_store_is_told_with_its_rule,
+    a24_a_variant_is_explained_by_its_request_headers,
+    a24_a_pass_is_explained_by_its_rule,
     a24_cookies_and_credentials_are_explained,
-    a24_what_is_not_stored_is_told_while_that_is_known,
-    a24_a_site_without_freshness_is_told_of_once_with_the_knob_that_helps,
-    a24_what_was_purged_softly_is_stale_and_says_since_when,
+    a24_a_hit_for_miss_is_explained,
+    a24_a_site_without_freshness_is_reported_once,
+    a24_a_soft_purge_is_explained_as_stale,
     a24_what_is_on_the_file_alone_is_told,
     a24_what_is_no_request_is_one_clear_error,
 }
 
 on_one_core_and_on_two! {
-    a24_a_stored_page_is_explained_and_nothing_is_changed_by_that,
+    a24_explain_shows_a_stored_page_and_changes_nothing,
     a24_who_was_answered_last_is_told,
 }
 
@@ -61,7 +61,7 @@ fn of_visitors(accelerator: &Accelerator) -> Vec<(String, Value)> {
     counted.into_iter().filter(|(name, _)| !name.ends_with("_admin") && name != "connections").collect()
 }
 
-fn a24_a_stored_page_is_explained_and_nothing_is_changed_by_that(cores: &str) {
+fn a24_explain_shows_a_stored_page_and_changes_nothing(cores: &str) {
     let origin = ScriptedOrigin::start();
     let page = Answer::new(200, "all of it")
         .header("Cache-Control", "max-age=600, stale-while-revalidate=30")
@@ -112,7 +112,7 @@ fn a24_a_stored_page_is_explained_and_nothing_is_changed_by_that(cores: &str) {
     assert_eq!(origin.count("/page"), 1);
 }
 
-fn a24_a_variant_is_named_by_what_the_request_says(cores: &str) {
+fn a24_a_variant_is_explained_by_its_request_headers(cores: &str) {
     let origin = ScriptedOrigin::start();
     origin.answers(
         "/",
@@ -129,7 +129,7 @@ fn a24_a_variant_is_named_by_what_the_request_says(cores: &str) {
     assert_eq!((&english["outcome"], origin.count("/")), (&"miss".into(), 1), "{english:#}");
 }
 
-fn a24_what_passes_the_store_is_told_with_its_rule(cores: &str) {
+fn a24_a_pass_is_explained_by_its_rule(cores: &str) {
     let origin = ScriptedOrigin::start();
     let running = start(&origin, cores);
     for (arguments, outcome, section) in [
@@ -173,7 +173,7 @@ fn a24_cookies_and_credentials_are_explained(cores: &str) {
     );
 }
 
-fn a24_what_is_not_stored_is_told_while_that_is_known(cores: &str) {
+fn a24_a_hit_for_miss_is_explained(cores: &str) {
     let origin = ScriptedOrigin::start();
     origin.answers("/mine", Answer::new(200, "x").header("Cache-Control", "no-store"));
     let running = start(&origin, cores);
@@ -187,7 +187,7 @@ fn a24_what_is_not_stored_is_told_while_that_is_known(cores: &str) {
     assert_eq!((origin.count("/mine"), running.stat().count("requests.notes_used")), (1, 0));
 }
 
-fn a24_what_was_purged_softly_is_stale_and_says_since_when(cores: &str) {
+fn a24_a_soft_purge_is_explained_as_stale(cores: &str) {
     let origin = ScriptedOrigin::start();
     let page = Answer::new(200, "x").header("Cache-Control", "max-age=600").header("ETag", "\"v1\"");
     origin.answers("/page", page);
@@ -255,7 +255,7 @@ fn a24_what_is_no_request_is_one_clear_error(cores: &str) {
 
 /// The commands of docs/guide/operating.md show what it says.
 #[test]
-fn a24_the_commands_of_the_guide_do_what_it_says() {
+fn a24_the_guides_commands_work() {
     let Some(output) = tests::guide::run("operating.md") else { return };
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     let outcomes = said.lines().filter(|line| line.starts_with("now ")).collect::<Vec<_>>();
@@ -264,7 +264,7 @@ fn a24_the_commands_of_the_guide_do_what_it_says() {
 
 /// The commands of docs/guide/caching.md show the `Cache-Status` that it describes.
 #[test]
-fn a24_cache_status_says_what_the_guide_says_of_it() {
+fn a24_cache_status_is_as_the_guide_describes() {
     let Some(output) = tests::guide::run("caching.md") else { return };
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     let statuses: Vec<_> =
@@ -276,7 +276,7 @@ fn a24_cache_status_says_what_the_guide_says_of_it() {
 }
 
 /// When most pages of a site have no explicit freshness, the log, `stat` and `explain` say so.
-fn a24_a_site_without_freshness_is_told_of_once_with_the_knob_that_helps(cores: &str) {
+fn a24_a_site_without_freshness_is_reported_once(cores: &str) {
     let origin = ScriptedOrigin::start();
     let answer_all = |origin: &ScriptedOrigin, from: usize, to: usize, control: Option<&'static str>| {
         for number in from..to {

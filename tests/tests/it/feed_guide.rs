@@ -53,7 +53,7 @@ const UNTIL_IT_LISTENS: &str =
     "n=0; until nighttrain feed pub a b 2>/dev/null; do n=$((n+1)); [ $n -lt 600 ]; sleep 0.1; done\n";
 
 #[test]
-fn every_command_of_the_guide_does_what_it_says() {
+fn the_guides_commands_work() {
     let guide = fs::read_to_string(source_tree().join("docs/guide/feed.md")).expect("the guide");
     let blocks = blocks(&guide);
     assert!(blocks.len() >= 6, "{} blocks", blocks.len());

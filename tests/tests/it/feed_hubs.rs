@@ -153,7 +153,7 @@ async fn f9_hubs_follow_a_reload() -> Outcome {
 
 /// A hub that cannot be reached, or sends nothing, can be replaced by another.
 #[tokio::test(flavor = "multi_thread")]
-async fn f9_a_hub_that_is_not_there_can_be_taken_away_and_replaced() -> Outcome {
+async fn f9_an_unreachable_hub_can_be_replaced() -> Outcome {
     let Some(hub) = Hub::open() else { return Ok(()) };
     let silent = std::net::TcpListener::bind("127.0.0.1:0")?;
     let nobody = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?;
@@ -220,7 +220,7 @@ async fn f9_leafnodes_of_a_nats_conf_are_joined() -> Outcome {
 /// An account's imports reach its hub, as with a nats-server as the leaf node: a stream under its local name,
 /// a service, and mapped subjects.
 #[tokio::test(flavor = "multi_thread")]
-async fn f9_what_an_account_takes_of_others_reaches_its_hub() -> Outcome {
+async fn f9_imports_of_an_account_reach_its_hub() -> Outcome {
     let Some(hub) = Hub::open() else { return Ok(()) };
     let lines = |prefix: &str, mappings: &str| {
         format!(

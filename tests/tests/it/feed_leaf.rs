@@ -135,7 +135,7 @@ async fn f9_messages_requests_headers_and_groups_pass_both_ways() -> Outcome {
 /// A group's weight at the hub is the number of its members on all our cores: a hub without members of its
 /// own divides messages accordingly.
 #[tokio::test(flavor = "multi_thread")]
-async fn f9_a_group_here_is_shared_with_another_leaf_by_its_members() -> Outcome {
+async fn f9_queue_groups_of_leaves_are_weighted_by_members() -> Outcome {
     let Some(hub) = Hub::open() else { return Ok(()) };
     let feeds = [(); 2].map(|()| Feed::start_joined("", &["--cores", "0,1", "--leaf", &hub.url()]));
     feeds.iter().for_each(until_joined);
@@ -177,7 +177,7 @@ async fn f9_a_group_here_is_shared_with_another_leaf_by_its_members() -> Outcome
 
 /// Our clients use the hub's JetStream; the feed has none of its own.
 #[tokio::test(flavor = "multi_thread")]
-async fn f9_the_hub_s_streams_consumers_and_buckets_are_usable_here() -> Outcome {
+async fn f9_clients_of_the_leaf_use_the_hubs_jetstream() -> Outcome {
     for (name, program) in programs() {
         println!("{name}");
         let lines = format!("{OPEN}\njetstream {{ store_dir: \"{{DIR}}/js\" }}");

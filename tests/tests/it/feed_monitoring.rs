@@ -159,7 +159,7 @@ fn the_pages_have_the_fields_that_tools_read() {
 }
 
 #[test]
-fn a_stopping_server_says_so_and_lets_its_clients_leave() {
+fn a_stopping_server_announces_lame_duck_mode() {
     let mut feed = Feed::start("lame_duck_duration: 30s");
     let mut client = say(&feed, "CONNECT {\"verbose\":false,\"protocol\":1}\r\n");
     let signal = if tests::feed::peer().is_some() { Signal::USR2 } else { Signal::TERM };

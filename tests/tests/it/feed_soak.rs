@@ -202,7 +202,7 @@ fn open_files(id: u32) -> usize {
 }
 
 #[test]
-fn clients_come_and_go_and_nothing_is_lost_or_left() {
+fn changing_clients_lose_no_message_and_leak_nothing() {
     let seconds = std::env::var("NIGHTTRAIN_SOAK_SECONDS")
         .map_or(SECONDS, |text| text.parse().expect("NIGHTTRAIN_SOAK_SECONDS is a number"));
     let feed = Feed::start("");

@@ -12,14 +12,14 @@ use tests::{
 };
 
 on_one_core! {
-    an_answer_is_reused_exactly_when_it_may_be,
+    an_answer_is_reused_only_if_permitted,
     statuses_are_stored_as_they_may_be,
     cookies_are_shared_only_when_said_so,
-    an_authorized_answer_is_shared_only_when_said_so,
-    the_letter_of_the_rfc_can_be_asked_for,
+    an_authorized_answer_is_shared_only_if_permitted,
+    the_rfc_cookie_setting_shares_set_cookie_answers,
     visitors_with_cookies_can_be_kept_apart,
-    an_answer_without_freshness_lives_for_the_default_ttl,
-    what_the_origin_does_not_get_makes_no_variant,
+    answers_without_freshness_get_the_default_ttl,
+    unforwarded_headers_make_no_variant,
     hosts_and_queries_are_kept_apart,
     age_counts_from_the_origin_on,
     via_and_cache_status_say_what_happened,
@@ -27,14 +27,14 @@ on_one_core! {
     a_paths_ttl_counts_for_visitors_with_cookies,
     fields_of_one_hop_stay_on_it,
     fields_of_one_visitor_stay_with_that_visitor,
-    a_guess_for_those_without_cookies_is_not_for_those_with,
-    what_post_brings_is_what_get_would_if_it_says_so,
+    heuristic_answers_are_not_shared_with_cookie_holders,
+    post_answers_declaring_location_and_freshness_are_stored,
     a7_variants_are_what_clients_mean,
-    a25_what_is_said_to_caches_such_as_ours_counts_unless_turned_off,
+    a25_cdn_cache_control_counts_unless_disabled,
 }
 
 on_one_core_and_on_two! {
-    variants_are_kept_apart_and_each_is_fetched_once,
+    variants_are_separate_and_fetched_once,
     an_expired_answer_is_fetched_or_validated_again,
     pages_that_differ_by_visitor_are_named_once,
     cookies_that_cost_hits_are_named_once,
@@ -66,7 +66,7 @@ fn false_if_wrong(reused: bool, second: &tests::Response) -> bool {
     reused
 }
 
-fn an_answer_is_reused_exactly_when_it_may_be(cores: &str) {
+fn an_answer_is_reused_only_if_permitted(cores: &str) {
     let origin = ScriptedOrigin::start();
     let accelerator = start(&origin, cores);
     let (tomorrow, yesterday) = (date(86_400), date(-86_400));
@@ -198,7 +198,7 @@ fn cookies_are_shared_only_when_said_so(cores: &str) {
     assert_eq!(accelerator.get("/mine").expect_status(200).text(), "for nobody");
 }
 
-fn an_authorized_answer_is_shared_only_when_said_so(cores: &str) {
+fn an_authorized_answer_is_shared_only_if_permitted(cores: &str) {
     let origin = ScriptedOrigin::start();
     let accelerator = start(&origin, cores);
     for (number, (control, shared)) in [
@@ -222,7 +222,7 @@ fn an_authorized_answer_is_shared_only_when_said_so(cores: &str) {
     }
 }
 
-fn the_letter_of_the_rfc_can_be_asked_for(cores: &str) {
+fn the_rfc_cookie_setting_shares_set_cookie_answers(cores: &str) {
     let origin = ScriptedOrigin::start();
     let accelerator =
         Accelerator::before(&origin.url()).flag("--cores", cores).flag("--cookies", "rfc").start();
@@ -262,7 +262,7 @@ fn visitors_with_cookies_can_be_kept_apart(cores: &str) {
     }
 }
 
-fn an_answer_without_freshness_lives_for_the_default_ttl(cores: &str) {
+fn answers_without_freshness_get_the_default_ttl(cores: &str) {
     let origin = ScriptedOrigin::start();
     let accelerator =
         Accelerator::before(&origin.url()).flag("--cores", cores).flag("--default-ttl", "10m").start();
@@ -279,7 +279,7 @@ fn an_answer_without_freshness_lives_for_the_default_ttl(cores: &str) {
     );
 }
 
-fn variants_are_kept_apart_and_each_is_fetched_once(cores: &str) {
+fn variants_are_separate_and_fetched_once(cores: &str) {
     let origin = ScriptedOrigin::start();
     origin.on("/page", |request, reply| {
         let language = request.header("accept-language").unwrap_or("none");
@@ -312,7 +312,7 @@ fn variants_are_kept_apart_and_each_is_fetched_once(cores: &str) {
 
 /// RFC 9110 §7.6.1: a field that `Connection` names is not forwarded. A variant by such a field would hold
 /// the answer to a request without it, and be served to clients that really send it.
-fn what_the_origin_does_not_get_makes_no_variant(cores: &str) {
+fn unforwarded_headers_make_no_variant(cores: &str) {
     let origin = ScriptedOrigin::start();
     origin.on("/font", |request, reply| {
         let answer =
@@ -383,7 +383,7 @@ fn fields_of_one_visitor_stay_with_that_visitor(cores: &str) {
 
 /// An answer stored with heuristic freshness for a visitor without cookies is not served to a visitor with
 /// one.
-fn a_guess_for_those_without_cookies_is_not_for_those_with(cores: &str) {
+fn heuristic_answers_are_not_shared_with_cookie_holders(cores: &str) {
     let origin = ScriptedOrigin::start();
     let gate = Gate::new();
     for path in ["/basket", "/slow-basket"] {
@@ -698,7 +698,7 @@ fn fields_of_one_hop_stay_on_it(cores: &str) {
 
 /// RFC 9110 §9.3.3: an answer to POST is stored for GET if it has explicit freshness and a Content-Location
 /// equal to the request's target.
-fn what_post_brings_is_what_get_would_if_it_says_so(cores: &str) {
+fn post_answers_declaring_location_and_freshness_are_stored(cores: &str) {
     let origin = ScriptedOrigin::start();
     let accelerator = start(&origin, cores);
     for (number, (fields, is_kept)) in [
@@ -764,7 +764,7 @@ fn a7_variants_are_what_clients_mean(cores: &str) {
     assert_eq!(accelerator.get("/page").expect_status(200).text(), "none");
 }
 
-fn a25_what_is_said_to_caches_such_as_ours_counts_unless_turned_off(cores: &str) {
+fn a25_cdn_cache_control_counts_unless_disabled(cores: &str) {
     let origin = ScriptedOrigin::start();
     let answer =
         Answer::new(200, "x").header("Cache-Control", "no-store").header("CDN-Cache-Control", "max-age=60");

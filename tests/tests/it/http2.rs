@@ -23,7 +23,7 @@ on_one_core! {
     a13_bodies_and_trailers_go_both_ways,
     a13_what_a_client_gives_up_is_given_up,
     a13_an_answer_cut_short_is_seen_to_be,
-    a_silent_upload_by_a_stream_holds_no_exchange,
+    silent_uploads_hold_no_origin_exchange,
 }
 
 on_one_core_and_on_two! {
@@ -292,7 +292,7 @@ fn a13_a_drain_ends_what_has_begun(cores: &str) {
 
 /// Streams of one client begin uploads and then send nothing. Meanwhile they hold neither an exchange with
 /// the origin nor the slots of other clients.
-fn a_silent_upload_by_a_stream_holds_no_exchange(cores: &str) {
+fn silent_uploads_hold_no_origin_exchange(cores: &str) {
     const UPLOADS: u64 = 8;
     let origin = ScriptedOrigin::start();
     origin.answers("/up", Answer::new(200, "taken"));

@@ -72,7 +72,7 @@ fn field(status: &str, name: &str) -> u64 {
 }
 
 #[test]
-fn who_is_not_asked_does_not_wake_and_holds_little() {
+fn an_idle_server_sleeps_and_uses_little_memory() {
     let everything = Everything::start();
     let start = Instant::now();
     // Waits until the work of the start is over, and the feed's first ping to its client after two seconds.

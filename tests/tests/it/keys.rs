@@ -11,12 +11,12 @@ use tests::{Accelerator, Answer, ScriptedOrigin, on_one_core, on_one_core_and_on
 on_one_core! {
     a_spelling_of_the_host_decides_nothing,
     each_scheme_has_its_own_answers,
-    fields_that_are_not_keyed_reach_no_stored_answer,
-    a_field_for_one_hop_is_gone_for_the_origin_and_the_key,
+    unkeyed_fields_reach_no_stored_answer,
+    headers_named_by_connection_are_dropped_and_unkeyed,
 }
 
 on_one_core_and_on_two! {
-    a7_an_address_has_so_many_variants_and_those_are_still_found,
+    a7_variants_are_limited_and_stored_ones_found,
 }
 
 fn start(origin: &ScriptedOrigin, cores: &str) -> Accelerator {
@@ -70,7 +70,7 @@ fn each_scheme_has_its_own_answers(cores: &str) {
     assert_eq!(origin.count("/"), 2, "one answer a scheme");
 }
 
-fn fields_that_are_not_keyed_reach_no_stored_answer(cores: &str) {
+fn unkeyed_fields_reach_no_stored_answer(cores: &str) {
     let origin = ScriptedOrigin::start();
     origin.on("/", |request, reply| {
         let seen: Vec<_> = ["x-original-url", "x-forwarded-port", "x_forwarded_host", "x-other"]
@@ -87,7 +87,7 @@ fn fields_that_are_not_keyed_reach_no_stored_answer(cores: &str) {
     assert_eq!(ask(&accelerator, "GET / HTTP/1.1\nHost: site.test").expect_status(200).text(), "fine");
 }
 
-fn a7_an_address_has_so_many_variants_and_those_are_still_found(cores: &str) {
+fn a7_variants_are_limited_and_stored_ones_found(cores: &str) {
     const MOST: u64 = 256;
     let origin = ScriptedOrigin::start();
     for path in ["/", "/other"] {
@@ -120,7 +120,7 @@ fn a7_an_address_has_so_many_variants_and_those_are_still_found(cores: &str) {
     assert!(accelerator.stat().count("limits.variants_of_an_address") >= 10);
 }
 
-fn a_field_for_one_hop_is_gone_for_the_origin_and_the_key(cores: &str) {
+fn headers_named_by_connection_are_dropped_and_unkeyed(cores: &str) {
     let origin = ScriptedOrigin::start();
     origin.on("/", |request, reply| {
         let answer = match request.header("origin") {

@@ -14,7 +14,7 @@ const EXPERIMENTS: [&str; 4] = ["bheap-layout", "bheap-sim", "memory-ladder", "a
 /// no accessibility violation. Both heaps of figures 5 and 6 touch, operation by operation, the memory that
 /// `bheap`'s heaps touched. Screenshots are in target/lab-page.
 #[test]
-fn a_browser_reads_the_page_and_steps_through_both_heaps() {
+fn a_browser_shows_the_page_and_both_heaps() {
     let directory = tempfile::tempdir().expect("a directory");
     let (page, json) = (directory.path().join("lab.html"), directory.path().join("lab.json"));
     let ran = program::command()

@@ -20,7 +20,7 @@ const SHORT: &str = "^Test(Key|Publish|Object|Update|Get|Delete|Purge|Account|Cr
 const PASS_MIN: [usize; 2] = [174, 80];
 
 #[test]
-fn f9_nats_go_s_own_tests_pass_through_the_feed() {
+fn f9_nats_go_tests_pass_through_the_feed() {
     let parts = ["natsgo/tester", "natsgo/jetstream.test", "natsgo/suite/jetstream/test"];
     let [Some(tester), Some(suite), Some(directory)] = parts.map(installed) else { return };
     let is_long = std::env::var_os("NIGHTTRAIN_SOAK_SECONDS").is_some();

@@ -14,13 +14,13 @@ use tests::{
 };
 
 on_one_core! {
-    a_stop_with_nothing_to_do_is_at_once,
+    an_idle_server_stops_at_once,
     the_admin_port_tells_how_it_is,
 }
 
 on_one_core_and_on_two! {
-    a_stop_lets_downloads_finish_and_takes_nobody_new,
-    after_a_sudden_end_it_starts_again_at_the_same_place,
+    a_stop_lets_downloads_finish,
+    an_abrupt_end_leaves_the_ports_reusable,
     a_reload_loses_no_request,
 }
 
@@ -31,7 +31,7 @@ fn origin() -> ScriptedOrigin {
 }
 
 #[test]
-fn a_port_in_use_is_said_and_nothing_is_shared() {
+fn a_port_in_use_is_a_clear_error() {
     let origin = origin();
     let running = Accelerator::before(&origin.url()).start();
     let stranger = TcpListener::bind("127.0.0.1:0").expect("a free port");
@@ -71,7 +71,7 @@ fn commands_to_nobody_say_so() {
     }
 }
 
-fn a_stop_lets_downloads_finish_and_takes_nobody_new(cores: &str) {
+fn a_stop_lets_downloads_finish(cores: &str) {
     for signal in [Signal::TERM, Signal::INT] {
         let origin = origin();
         let gate = Gate::new();
@@ -120,7 +120,7 @@ fn a_stop_lets_downloads_finish_and_takes_nobody_new(cores: &str) {
     }
 }
 
-fn a_stop_with_nothing_to_do_is_at_once(cores: &str) {
+fn an_idle_server_stops_at_once(cores: &str) {
     let origin = origin();
     let mut accelerator = Accelerator::before(&origin.url()).flag("--cores", cores).start();
     let mut idle: Vec<Client> = (0..20).map(|_| accelerator.connect()).collect();
@@ -133,7 +133,7 @@ fn a_stop_with_nothing_to_do_is_at_once(cores: &str) {
     }
 }
 
-fn after_a_sudden_end_it_starts_again_at_the_same_place(cores: &str) {
+fn an_abrupt_end_leaves_the_ports_reusable(cores: &str) {
     let origin = origin();
     let mut accelerator = Accelerator::before(&origin.url()).flag("--cores", cores).start();
     let (listen, admin) = (accelerator.address(), accelerator.admin());

@@ -21,13 +21,13 @@ use tests::{
 };
 
 on_one_core! {
-    a30_who_reads_too_slowly_is_cut_and_who_reads_slowly_is_not,
+    a30_only_readers_below_the_minimum_rate_are_cut,
     a30_a_connection_brings_so_many_requests,
     a30_heads_and_bodies_have_their_measures,
 }
 
 on_one_core_and_on_two! {
-    a30_connections_take_so_much_memory_and_idle_ones_make_room,
+    a30_idle_connections_make_room_at_the_memory_limit,
     a30_so_many_handshakes_are_under_way,
 }
 
@@ -45,7 +45,7 @@ fn narrow(accelerator: &Accelerator) -> TcpStream {
     connect_with_small_window(accelerator.address()).expect("the server listens")
 }
 
-fn a30_who_reads_too_slowly_is_cut_and_who_reads_slowly_is_not(cores: &str) {
+fn a30_only_readers_below_the_minimum_rate_are_cut(cores: &str) {
     let body = content(9, 0, 30_000_000);
     let origin = site(&body);
     // A client that reads a megabyte a second is slow, and one that reads a byte each 50 ms is too slow.
@@ -175,7 +175,7 @@ fn a30_heads_and_bodies_have_their_measures(cores: &str) {
     assert_eq!(accelerator.stat().count("limits.request_head_bytes"), 4);
 }
 
-fn a30_connections_take_so_much_memory_and_idle_ones_make_room(cores: &str) {
+fn a30_idle_connections_make_room_at_the_memory_limit(cores: &str) {
     let origin = site(b"here");
     // Room for sixteen connections on each core.
     let accelerator = before(&origin, cores).limit("connection_bytes_max", "64KiB").start();

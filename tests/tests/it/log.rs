@@ -113,7 +113,7 @@ fn of_kind<'a>(objects: &'a [Value], kind: &str) -> Vec<&'a Value> {
 }
 
 #[test]
-fn a26_a_live_reader_sees_requests_with_what_origins_were_asked_for_them() {
+fn a26_a_live_reader_sees_requests_and_their_fetches() {
     let origin = origin();
     let accelerator = Accelerator::before(&origin.url()).start();
     let reader = Reader::start(accelerator.admin(), &["--json"]);
@@ -189,7 +189,7 @@ fn a26_filters_limits_and_groups() {
 }
 
 #[test]
-fn a26_what_is_asked_for_wrongly_is_said_with_its_place() {
+fn a26_a_query_error_names_its_position() {
     let accelerator = Accelerator::before("http://127.0.0.1:9").start();
     for (arguments, says) in [
         (
@@ -287,7 +287,7 @@ fn a26_how_an_answer_ended_is_said() {
 }
 
 #[test]
-fn a26_a_reader_that_is_killed_or_never_reads_costs_records_and_nobody_else() {
+fn a26_a_killed_or_stalled_reader_only_loses_records() {
     let origin = origin();
     let accelerator = Accelerator::before(&origin.url()).flag("--log-ring", "64KiB").start();
     let admin = accelerator.admin();
@@ -320,7 +320,7 @@ fn a26_a_reader_that_is_killed_or_never_reads_costs_records_and_nobody_else() {
 }
 
 #[test]
-fn a26_a_reader_ends_with_the_server_and_with_its_own_reader() {
+fn a26_a_reader_ends_with_server_or_pipe() {
     let origin = origin();
     let mut accelerator = Accelerator::before(&origin.url()).start();
     let reader = Reader::start(accelerator.admin(), &["--json"]);
@@ -349,7 +349,7 @@ fn a26_a_reader_ends_with_the_server_and_with_its_own_reader() {
 /// Fields that equal those of the connection's previous request are reused in its record; all others are the
 /// request's own.
 #[test]
-fn a26_each_request_of_a_connection_is_logged_as_itself() {
+fn a26_each_request_on_a_connection_is_logged_separately() {
     let origin = origin();
     let accelerator = Accelerator::before(&origin.url()).flag("--trusted-proxies", "127.0.0.1").start();
     let reader = Reader::start(accelerator.admin(), &["--json", "kind == client"]);
@@ -423,7 +423,7 @@ fn lines(path: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a26_the_access_log_is_written_opened_again_and_complete_at_the_end() {
+fn a26_the_access_log_is_reopened_and_complete() {
     let origin = origin();
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("access.log");
@@ -477,7 +477,7 @@ fn a26_the_access_log_is_set_aside_by_size() {
 }
 
 #[test]
-fn a26_a_full_disk_under_the_access_log_is_counted_and_hurts_nobody() {
+fn a26_a_full_access_log_disk_is_only_counted() {
     let origin = origin();
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("access.log");
@@ -503,7 +503,7 @@ fn a26_a_full_disk_under_the_access_log_is_counted_and_hurts_nobody() {
 }
 
 #[test]
-fn a26_the_log_is_for_who_may_see_the_admin_port() {
+fn a26_the_log_requires_the_admin_token() {
     let token = tempfile::NamedTempFile::new().expect("a file");
     std::fs::write(token.path(), "a-token-of-sixteen-letters").expect("written");
     let accelerator = Accelerator::before("http://127.0.0.1:9")

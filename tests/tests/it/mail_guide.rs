@@ -62,7 +62,7 @@ fn every_command_of_the_guide_works_as_written() {
 /// The compose files, as far as a machine without containers allows: each service's command is run, and
 /// requested by the service's name in the file, from an address of a network like that of the containers.
 #[test]
-fn m15_the_compose_files_let_other_containers_read_all_mail_and_nobody_else() {
+fn m15_compose_files_give_all_mail_to_containers_only() {
     let guide = fs::read_to_string(source_tree().join("docs/guide/mail.md")).expect("the guide");
     let services: Vec<(String, String)> = blocks(&guide)
         .into_iter()

@@ -44,7 +44,7 @@ fn smtplib(service: &MailService, sizes: &[usize], too_large: usize) -> String {
 }
 
 #[test]
-fn a_mail_of_any_size_up_to_the_default_comes_back_as_it_went() {
+fn mails_up_to_the_default_limit_return_unchanged() {
     let directory = tempfile::tempdir().unwrap();
     let store = directory.path().join("mail.store");
     let service = MailService::with_store_of("256MiB", &store, &["--domain", "night.test"]);
@@ -54,7 +54,7 @@ fn a_mail_of_any_size_up_to_the_default_comes_back_as_it_went() {
 }
 
 #[test]
-fn with_a_larger_knob_it_may_have_200_mib() {
+fn a_larger_limit_permits_mails_of_200_mib() {
     let directory = tempfile::tempdir().unwrap();
     let store = directory.path().join("mail.store");
     let flags = ["--domain", "night.test", "--mail-bytes-max", "256MiB"];
@@ -95,7 +95,7 @@ fn anonymous_bytes(service: &MailService) -> u64 {
 /// Twenty large mails at once take the log's buffers (five segments, which any mail needs) and, for each
 /// mail, what a small mail may take.
 #[test]
-fn twenty_large_mails_at_once_take_no_more_memory_than_twenty_small_ones() {
+fn concurrent_large_mails_use_no_more_memory() {
     const CLIENTS: usize = 20;
     const EACH_MAX: u64 = 1 << 20;
     const BUFFERS: u64 = 5 * (16 << 20);
@@ -139,7 +139,7 @@ fn twenty_large_mails_at_once_take_no_more_memory_than_twenty_small_ones() {
 /// kill -9 in the middle of large mails: each mail that was answered with 250 is there and whole, and no
 /// other is.
 #[test]
-fn large_mails_survive_kill_9_whole_or_not_at_all() {
+fn acknowledged_large_mails_survive_kill_9() {
     let directory = tempfile::tempdir().unwrap();
     let store = directory.path().join("mail.store");
     let start = || MailService::with_store_of("1GiB", &store, &["--domain", "night.test"]);

@@ -58,7 +58,7 @@ fn unread(mail: &MailService, from: [u8; 4], path: &str) -> TcpStream {
 }
 
 #[test]
-fn what_many_connections_needed_is_given_back_when_they_are_gone() {
+fn the_memory_of_closed_connections_is_given_back() {
     let directory = tempfile::tempdir().expect("a directory");
     let mail = MailService::with_store(&directory.path().join("mail.store"), &[]);
     // One sizeable mail per core, and one page: memory that a service in use needs anyway.

@@ -35,7 +35,7 @@ fn ran(program: &str, arguments: &[&str]) -> String {
 }
 
 #[test]
-fn smtp_source_sends_over_kept_and_fresh_connections_and_by_lmtp() {
+fn smtp_source_delivers_by_smtp_and_lmtp() {
     let service = anon(&["--lmtp", "127.0.0.1:0"]);
     let smtp = format!("inet:{}", service.smtp);
     let lmtp = format!("inet:{}", service.lmtp.unwrap());
@@ -102,7 +102,7 @@ fn certificate(cert: &Path, key: &Path) {
 }
 
 #[test]
-fn a_stop_lets_a_mail_under_way_end_and_a_start_finds_it() {
+fn a_mail_under_way_survives_a_stop() {
     let directory = tempfile::tempdir().unwrap();
     let store = directory.path().join("mail.store");
     let service = MailService::with_store(&store, &[]);

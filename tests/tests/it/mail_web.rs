@@ -92,7 +92,7 @@ fn a_chosen_width_is_kept() {
 /// Eight common tasks take no more clicks and keys than in Mailpit. Mailpit itself is measured if
 /// bench/install-mailpit.sh has built it; otherwise the numbers from when this test was written count.
 #[test]
-fn m15_eight_tasks_take_no_more_actions_than_in_mailpit() {
+fn m15_common_tasks_take_no_more_actions_than_mailpit() {
     let service = MailService::start(&[]);
     let mailpit = Mailpit::start();
     let mut command = Command::new("node");

@@ -18,14 +18,14 @@ use tests::{
 
 on_one_core! {
     a5_their_conditions_reach_the_origin,
-    a_visitor_with_a_cookie_leaves_no_note_for_one_without,
+    requests_with_cookies_leave_no_hit_for_miss,
     an_error_leaves_no_note,
     a_note_holds_for_its_variant_alone,
-    a_range_of_what_is_too_large_is_asked_for_as_a_range,
+    ranges_of_unstorable_objects_are_fetched_as_ranges,
 }
 
 on_one_core_and_on_two! {
-    a5_requests_for_a_private_page_do_not_wait_for_each_other,
+    a5_requests_for_a_private_page_run_in_parallel,
     a_purge_forgets_the_note,
 }
 
@@ -41,7 +41,7 @@ fn private(text: &str) -> Answer {
     Answer::new(200, text).header("Cache-Control", "private, max-age=600").header("ETag", "\"v1\"")
 }
 
-fn a5_requests_for_a_private_page_do_not_wait_for_each_other(cores: &str) {
+fn a5_requests_for_a_private_page_run_in_parallel(cores: &str) {
     const CLIENTS: usize = 8;
     let origin = ScriptedOrigin::start();
     let there = Arc::new(AtomicUsize::new(CLIENTS));
@@ -114,7 +114,7 @@ fn a5_their_conditions_reach_the_origin(cores: &str) {
     assert!(again.header("cache-status").is_some_and(|s| s.contains("detail=private")), "{again:?}");
 }
 
-fn a_visitor_with_a_cookie_leaves_no_note_for_one_without(cores: &str) {
+fn requests_with_cookies_leave_no_hit_for_miss(cores: &str) {
     let origin = ScriptedOrigin::start();
     origin.on("/", |request, reply| match request.header("cookie") {
         Some(_) => reply.answer(&private("yours")),
@@ -157,7 +157,7 @@ fn an_error_leaves_no_note(cores: &str) {
     assert_eq!(origin.count("/page"), 2);
 }
 
-fn a_range_of_what_is_too_large_is_asked_for_as_a_range(cores: &str) {
+fn ranges_of_unstorable_objects_are_fetched_as_ranges(cores: &str) {
     const LENGTH: usize = 80 << 20;
     let origin = ScriptedOrigin::start();
     origin.on("/film", |request, reply| {

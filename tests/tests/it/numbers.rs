@@ -226,7 +226,7 @@ fn an_origins_numbers_reach_no_assertion() {
 
 /// With a file, an object too large for memory is cut into parts, which needs other arithmetic.
 #[test]
-fn an_origins_numbers_reach_no_assertion_before_a_file() {
+fn extreme_origin_numbers_are_harmless_with_a_file() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let file = directory.path().join("store");
     let (origin, accelerator) = start(|setup| setup.flag("--memory", "12MiB").store_in(&file, "128MiB"));

@@ -16,7 +16,7 @@ on_one_core! {
 }
 
 on_one_core_and_on_two! {
-    a24_what_is_stored_is_listed_with_what_is_known_of_it,
+    a24_stored_objects_are_listed_with_their_properties,
     a24_many_objects_are_listed_up_to_a_bound,
 }
 
@@ -48,7 +48,7 @@ fn page(kind: &str) -> Answer {
     Answer::new(200, "a page").header("Cache-Control", "max-age=600").header("Content-Type", kind)
 }
 
-fn a24_what_is_stored_is_listed_with_what_is_known_of_it(cores: &str) {
+fn a24_stored_objects_are_listed_with_their_properties(cores: &str) {
     let origin = ScriptedOrigin::start();
     origin.answers("/plain", page("text/plain").header("Surrogate-Key", "one two"));
     origin.answers("/varied", page("text/html").header("Vary", "Accept-Language"));

@@ -31,18 +31,18 @@ use tokio::{net::TcpListener, runtime};
 
 on_one_core! {
     a_silent_upload_over_http2_holds_no_exchange,
-    a42_nginx_is_asked_over_http2_and_shown_a_certificate,
+    a42_nginx_over_http2_gets_a_client_certificate,
     a42_gos_server_is_asked_over_http2,
     a42_probes_go_over_http2,
     a42_a_websocket_goes_by_http1_all_the_same,
-    a11_a_server_killed_under_load_is_missed_by_nobody_and_comes_back_gently,
+    a11_an_http1_server_killed_under_load_returns_gently,
     a11_the_whole_of_an_answer_has_its_time,
     a10_a_name_that_moves_is_followed,
 }
 
 on_one_core_and_on_two! {
     a42_many_exchanges_share_a_connection_to_an_origin,
-    a11_a_server_of_http2_killed_under_load_is_missed_by_nobody_and_comes_back_gently,
+    a11_an_http2_server_killed_under_load_returns_gently,
 }
 
 /// HTTP/2 server without TLS. Each answer is the server's name, which may be stored for `/stored/…` only.
@@ -185,7 +185,7 @@ fn a_silent_upload_over_http2_holds_no_exchange(cores: &str) {
     }
 }
 
-fn a42_nginx_is_asked_over_http2_and_shown_a_certificate(cores: &str) {
+fn a42_nginx_over_http2_gets_a_client_certificate(cores: &str) {
     let (server, ours) = (Certificate::of(&["localhost"]), Certificate::of(&["accelerator"]));
     let body = tests::content::content(7, 0, 3_000_000);
     let configure = |directory: &str, address: SocketAddr| {
@@ -415,11 +415,11 @@ impl Server for Http2Origin {
     }
 }
 
-fn a11_a_server_killed_under_load_is_missed_by_nobody_and_comes_back_gently(cores: &str) {
+fn a11_an_http1_server_killed_under_load_returns_gently(cores: &str) {
     killed_under_load::<ScriptedOrigin>(cores, "http1");
 }
 
-fn a11_a_server_of_http2_killed_under_load_is_missed_by_nobody_and_comes_back_gently(cores: &str) {
+fn a11_an_http2_server_killed_under_load_returns_gently(cores: &str) {
     killed_under_load::<Http2Origin>(cores, "http2");
 }
 
@@ -558,7 +558,7 @@ fn a10_a_name_that_moves_is_followed(cores: &str) {
 }
 
 #[test]
-fn a42_what_is_wrong_with_a_protocol_or_a_resolver_is_said() {
+fn a42_invalid_protocol_and_resolver_flags_are_refused() {
     for (flags, said) in [
         (["--origin-protocol", "h2"], "expected auto, http1 or http2"),
         (["--resolver", "dns.example"], "invalid DNS server address"),

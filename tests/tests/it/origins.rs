@@ -25,8 +25,8 @@ use tests::{
 
 on_one_core! {
     a10_a_page_has_a_server_of_its_own,
-    a10_a_backup_is_asked_when_nobody_else_can_be,
-    a11_who_cannot_be_reached_is_left_alone_and_nobody_sees_it,
+    a10_a_backup_serves_when_others_are_down,
+    a11_an_unreachable_member_is_ejected_unnoticed,
     a11_what_may_not_be_repeated_is_not,
     a42_a_visitor_stays_with_a_server,
     a42_an_operator_takes_a_server_out,
@@ -37,8 +37,8 @@ on_one_core! {
 on_one_core_and_on_two! {
     a10_servers_take_turns_by_their_weight,
     a10_the_least_busy_server_is_asked,
-    a11_a_server_that_is_killed_under_load_is_missed_by_nobody,
-    a10_probes_find_who_is_sick_and_who_is_well_again,
+    a11_a_member_killed_under_load_fails_no_request,
+    a10_probes_detect_unhealthy_and_recovered_origins,
 }
 
 fn origins(count: usize) -> Vec<ScriptedOrigin> {
@@ -135,7 +135,7 @@ fn a10_the_least_busy_server_is_asked(cores: &str) {
     assert_eq!([origins[0].count("/slow"), origins[1].count("/slow")], [3, 3]);
 }
 
-fn a10_a_backup_is_asked_when_nobody_else_can_be(cores: &str) {
+fn a10_a_backup_serves_when_others_are_down(cores: &str) {
     let mut origins = origins(2);
     let text = format!("{} backup, {}", origins[0].url(), origins[1].url());
     let accelerator = Accelerator::before(&text).flag("--cores", cores).start();
@@ -145,7 +145,7 @@ fn a10_a_backup_is_asked_when_nobody_else_can_be(cores: &str) {
     assert_eq!(counts(&mut client, 10), HashMap::from([("0".to_owned(), 10)]));
 }
 
-fn a11_who_cannot_be_reached_is_left_alone_and_nobody_sees_it(cores: &str) {
+fn a11_an_unreachable_member_is_ejected_unnoticed(cores: &str) {
     let nobody = NobodyThere::new();
     let origins = origins(1);
     let accelerator = Accelerator::before(&format!("http://{}, {}", nobody.address(), origins[0].url()))
@@ -196,7 +196,7 @@ fn a11_what_may_not_be_repeated_is_not(cores: &str) {
     assert_eq!(total("/told"), 1, "the client has heard of it");
 }
 
-fn a11_a_server_that_is_killed_under_load_is_missed_by_nobody(cores: &str) {
+fn a11_a_member_killed_under_load_fails_no_request(cores: &str) {
     let mut origins = origins(3);
     let address = origins[1].address();
     let accelerator = Arc::new(
@@ -236,7 +236,7 @@ fn a11_a_server_that_is_killed_under_load_is_missed_by_nobody(cores: &str) {
     assert!(all > 300, "{all}");
 }
 
-fn a10_probes_find_who_is_sick_and_who_is_well_again(cores: &str) {
+fn a10_probes_detect_unhealthy_and_recovered_origins(cores: &str) {
     let origins = origins(2);
     let is_well = [Arc::new(AtomicBool::new(true)), Arc::new(AtomicBool::new(true))];
     for (origin, is_well) in origins.iter().zip(&is_well) {
@@ -457,7 +457,7 @@ fn a10_what_is_wrong_with_an_origin_is_said() {
 }
 
 #[test]
-fn a10_the_commands_of_the_guide_do_what_it_says() {
+fn a10_the_guides_commands_work() {
     let Some(output) = tests::guide::run("origins.md") else { return };
     let said = String::from_utf8_lossy(&output.stdout);
     assert_eq!(said.matches("200\n").count(), 6, "{said}");
@@ -467,7 +467,7 @@ fn a10_the_commands_of_the_guide_do_what_it_says() {
 }
 
 #[test]
-fn a42_an_origin_at_an_address_of_ipv6_is_asked() {
+fn a42_an_origin_at_an_ipv6_address_works() {
     // A machine may have no IPv6.
     let Ok(listener) = std::net::TcpListener::bind("[::1]:0") else { return };
     let address = listener.local_addr().expect("a bound socket has an address");

@@ -37,16 +37,16 @@ on_one_core! {
     a16_a_websocket_is_spoken_through,
     a16_a_websocket_is_spoken_through_a_stream,
     a16_nothing_goes_on_before_the_origin_has_switched,
-    a16_an_origin_that_does_not_switch_answers_as_ever,
+    a16_an_origin_may_refuse_the_upgrade,
     a16_only_a_websocket_is_switched_to,
     a16_who_does_not_read_holds_the_other_back,
-    a16_what_idles_ends_and_so_does_what_the_other_ends,
+    a16_a_pipe_ends_when_idle_or_closed,
     a16_events_come_one_by_one,
     a_quiet_event_stream_outlives_a_stalled_body,
 }
 
 on_one_core_and_on_two! {
-    a16_so_many_are_open_at_once_and_pages_go_on,
+    a16_pipes_are_limited_and_pages_still_served,
     a16_a_drain_ends_them,
 }
 
@@ -270,7 +270,7 @@ fn a16_nothing_goes_on_before_the_origin_has_switched(cores: &str) {
     assert_eq!(seen[0].header("connection"), Some("Upgrade"));
 }
 
-fn a16_an_origin_that_does_not_switch_answers_as_ever(cores: &str) {
+fn a16_an_origin_may_refuse_the_upgrade(cores: &str) {
     let origin = ScriptedOrigin::start();
     origin.answers("/refused", Answer::new(403, "no"));
     origin.answers("/plain", Answer::new(200, "a page").header("Cache-Control", "no-store"));
@@ -378,7 +378,7 @@ fn a16_who_does_not_read_holds_the_other_back(cores: &str) {
     assert_eq!(said, "whole");
 }
 
-fn a16_what_idles_ends_and_so_does_what_the_other_ends(cores: &str) {
+fn a16_a_pipe_ends_when_idle_or_closed(cores: &str) {
     let origin = switching();
     origin.on("/ends", |request, reply| {
         reply.send(&switched(request.header("sec-websocket-key").unwrap_or_default()))?;
@@ -404,7 +404,7 @@ fn a16_what_idles_ends_and_so_does_what_the_other_ends(cores: &str) {
     eventually("none is open", || accelerator.stat().count("requests.pipes_open") == 0);
 }
 
-fn a16_so_many_are_open_at_once_and_pages_go_on(cores: &str) {
+fn a16_pipes_are_limited_and_pages_still_served(cores: &str) {
     let origin = switching();
     origin.answers("/page", Answer::new(200, "a page").header("Cache-Control", "no-store"));
     let accelerator = Accelerator::before(&origin.url())

@@ -17,17 +17,17 @@ use tests::{
 
 on_one_core! {
     what_is_asked_for_all_the_time_stays,
-    a_slow_reader_of_a_large_body_pins_no_more_than_an_eighth_of_the_store,
-    several_ranges_that_are_read_slowly_outlive_a_full_store,
-    what_is_under_way_stays_as_it_was_when_its_place_is_used_again,
+    slow_readers_pin_at_most_an_eighth,
+    multirange_answers_complete_despite_a_full_store,
+    bodies_under_way_survive_reuse_of_their_memory,
     a_reader_that_has_stopped_is_cut,
-    a_reader_that_has_stopped_between_small_answers_is_cut,
+    a_stalled_reader_of_small_answers_is_cut,
 }
 
 on_one_core_and_on_two! {
     more_than_fits_is_evicted_and_always_right,
-    what_has_expired_is_counted_and_its_space_used_again,
-    slow_readers_let_go_when_the_store_is_short,
+    expired_objects_are_counted_and_their_space_reused,
+    slow_readers_are_cut_when_the_store_fills,
 }
 
 /// Starts an origin with any number of objects: `/object/NUMBER` has `size` bytes of content NUMBER.
@@ -93,7 +93,7 @@ fn what_is_asked_for_all_the_time_stays(cores: &str) {
     assert!(fetched <= 2, "a favourite was fetched {fetched} times");
 }
 
-fn what_has_expired_is_counted_and_its_space_used_again(cores: &str) {
+fn expired_objects_are_counted_and_their_space_reused(cores: &str) {
     let size = 100_000;
     let (_origin, accelerator) = start(cores, size, "16MiB", "max-age=1, stale-if-error=0");
     let mut client = accelerator.connect();
@@ -111,7 +111,7 @@ fn what_has_expired_is_counted_and_its_space_used_again(cores: &str) {
     }
 }
 
-fn a_slow_reader_of_a_large_body_pins_no_more_than_an_eighth_of_the_store(cores: &str) {
+fn slow_readers_pin_at_most_an_eighth(cores: &str) {
     const LARGE: usize = 32 << 20;
     const STORE: u64 = 64 << 20;
     let (origin, accelerator) = start(cores, 1 << 20, "64MiB", "max-age=600");
@@ -188,7 +188,7 @@ fn a_slow_reader_of_a_large_body_pins_no_more_than_an_eighth_of_the_store(cores:
 
 /// Hits of a megabyte whose readers do not read: the kernel has borrowed the store's pages, and the store is
 /// filled several times before the readers start to read.
-fn what_is_under_way_stays_as_it_was_when_its_place_is_used_again(cores: &str) {
+fn bodies_under_way_survive_reuse_of_their_memory(cores: &str) {
     const SIZE: usize = 1 << 20;
     const READERS: u64 = 4;
     let (_origin, accelerator) = start(cores, SIZE, "64MiB", "max-age=600");
@@ -229,7 +229,7 @@ fn what_is_under_way_stays_as_it_was_when_its_place_is_used_again(cores: &str) {
 /// these readers pin the store; they get their grace (`pin_grace`), and then are cut. The first of their
 /// ranges is longer than the kernel takes; the other ranges are short enough to be copied out of the store
 /// when it needs its memory back.
-fn several_ranges_that_are_read_slowly_outlive_a_full_store(cores: &str) {
+fn multirange_answers_complete_despite_a_full_store(cores: &str) {
     const SIZE: usize = 12 << 20;
     const READERS: u64 = 10;
     const SHORT: u64 = 60 << 10;
@@ -287,7 +287,7 @@ fn several_ranges_that_are_read_slowly_outlive_a_full_store(cores: &str) {
     }
 }
 
-fn slow_readers_let_go_when_the_store_is_short(cores: &str) {
+fn slow_readers_are_cut_when_the_store_fills(cores: &str) {
     // The kernel buffers up to 4 MiB (tcp_wmem); the rest stays in the store.
     const SIZE: usize = 12 << 20;
     const READERS: u64 = 10;
@@ -351,7 +351,7 @@ fn slow_readers_let_go_when_the_store_is_short(cores: &str) {
 }
 
 /// Unread answers are more than the client's socket takes, though each answer is small.
-fn a_reader_that_has_stopped_between_small_answers_is_cut(cores: &str) {
+fn a_stalled_reader_of_small_answers_is_cut(cores: &str) {
     let size = 10_000;
     let (_origin, accelerator) = start(cores, size, "64MiB", "max-age=600");
     ask(&mut accelerator.connect(), 1, size);

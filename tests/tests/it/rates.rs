@@ -13,7 +13,7 @@ use tests::{
 };
 
 on_one_core_and_on_two! {
-    a30_who_asks_too_often_waits_and_others_do_not,
+    a30_only_the_client_beyond_its_rate_is_refused,
     a30_a_network_counts_as_one,
     a30_a_network_holds_so_many_connections,
     a30_visitors_of_a_proxy_count_each_for_itself,
@@ -46,7 +46,7 @@ fn statuses(address: [u8; 4], accelerator: &Accelerator, requests: usize) -> Vec
     (0..requests).map(ask).collect()
 }
 
-fn a30_who_asks_too_often_waits_and_others_do_not(cores: &str) {
+fn a30_only_the_client_beyond_its_rate_is_refused(cores: &str) {
     let origin = site();
     let accelerator = before(&origin, cores)
         .limit("client_requests_per_second_max", "1")
@@ -144,7 +144,7 @@ fn a30_visitors_of_a_proxy_count_each_for_itself(cores: &str) {
 }
 
 #[test]
-fn a30_the_commands_of_the_guide_do_what_it_says() {
+fn a30_the_guides_commands_work() {
     let Some(output) = tests::guide::run("limits.md") else { return };
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(said.trim_end().ends_with("429"), "{said}");

@@ -71,7 +71,7 @@ fn make_run_prints_what_the_readme_says() {
 }
 
 #[test]
-fn a_cache_in_front_of_the_slow_site_answers_as_the_readme_says() {
+fn the_readmes_demo_answers_as_promised() {
     let console = console();
     let promised: Vec<&str> = console
         .iter()

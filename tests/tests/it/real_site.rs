@@ -211,7 +211,7 @@ fn pages(directory: &Path, under: &str, into: &mut Vec<String>) {
 }
 
 #[test]
-fn a_real_site_is_the_same_through_the_accelerator_and_its_origin_rests() {
+fn a_real_site_is_served_unchanged() {
     let app = application();
     let nginx = Nginx::start(app.address());
     let cores = tests::cores(2).or_else(|| tests::cores(1)).expect("a machine has a processor");
@@ -241,7 +241,7 @@ fn a_real_site_is_the_same_through_the_accelerator_and_its_origin_rests() {
 /// The site on a file store: after a kill in the middle, the restarted accelerator fetches nothing that was
 /// on the file.
 #[test]
-fn a_real_site_on_a_file_is_the_same_after_a_kill_in_the_middle() {
+fn a_real_site_survives_a_kill() {
     let app = application();
     let nginx = Nginx::start(app.address());
     let directory = tempfile::tempdir().expect("a directory");

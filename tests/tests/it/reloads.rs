@@ -26,9 +26,9 @@ use tests::{
 
 on_one_core_and_on_two! {
     a34_sites_and_rules_change_at_a_reload,
-    a34_a_request_under_way_is_answered_by_what_it_began_under,
-    a34_a_hundred_reloads_under_load_fail_no_request_and_mix_nothing,
-    a12_other_authorities_and_demands_hold_from_a_reload_on,
+    a34_a_request_keeps_its_configuration_across_a_reload,
+    a34_reloads_under_load_fail_no_request,
+    a12_a_reload_changes_client_certificate_rules,
 }
 
 /// A server whose configuration file is rewritten.
@@ -124,7 +124,7 @@ fn a34_sites_and_rules_change_at_a_reload(cores: &str) {
     assert_eq!(running.ask("d.test", "/x").0, 421);
 }
 
-fn a34_a_request_under_way_is_answered_by_what_it_began_under(cores: &str) {
+fn a34_a_request_keeps_its_configuration_across_a_reload(cores: &str) {
     let (one, other) = (named("one"), named("other"));
     let (has_come, may_go) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     let (come, go) = (Arc::clone(&has_come), Arc::clone(&may_go));
@@ -158,7 +158,7 @@ fn a34_a_request_under_way_is_answered_by_what_it_began_under(cores: &str) {
     assert_eq!((one.count("/slow"), other.count("/slow")), (1, 0));
 }
 
-fn a34_a_hundred_reloads_under_load_fail_no_request_and_mix_nothing(cores: &str) {
+fn a34_reloads_under_load_fail_no_request(cores: &str) {
     // Each configuration sends its own host, and those with odd numbers use the second origin.
     let mixed = Arc::new(AtomicUsize::new(0));
     let origins = [0, 1].map(|parity| {
@@ -215,7 +215,7 @@ fn a34_a_hundred_reloads_under_load_fail_no_request_and_mix_nothing(cores: &str)
     assert_eq!(running.ask("a.test", "/last"), (200, "g100.test".to_owned()));
 }
 
-fn a12_other_authorities_and_demands_hold_from_a_reload_on(cores: &str) {
+fn a12_a_reload_changes_client_certificate_rules(cores: &str) {
     let origin = ScriptedOrigin::start();
     origin.otherwise(|request, reply| {
         let who = request.header("X-Client-Cert").unwrap_or("nobody");

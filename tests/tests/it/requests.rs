@@ -12,13 +12,13 @@ use tests::{
 
 on_one_core! {
     bodies_of_requests_reach_the_origin_whole,
-    an_origin_may_answer_before_it_has_read_the_body,
+    an_origin_may_answer_before_reading_the_body,
     an_interim_answer_does_not_end_an_upload,
-    permission_to_send_a_body_is_given_when_asked_for,
+    a_client_that_expects_100_continue_gets_it,
     purge_is_for_listed_networks_and_nobody_else,
-    a_body_that_nobody_read_is_not_the_next_request,
+    an_unread_body_is_not_the_next_request,
     clients_of_http_1_0_are_served,
-    a_connection_is_kept_or_closed_as_the_client_says,
+    the_client_decides_whether_a_connection_is_kept,
     pipelined_requests_are_answered_in_their_order,
     absolute_targets_name_the_host,
     what_only_the_store_may_answer,
@@ -26,9 +26,9 @@ on_one_core! {
 }
 
 on_one_core_and_on_two! {
-    a_request_that_changes_something_makes_the_stored_answer_invalid,
+    an_unsafe_request_invalidates_the_stored_answer,
     purge_forgets_one_address_and_no_other,
-    a_purge_also_forgets_what_is_on_its_way,
+    a_purge_covers_fetches_under_way,
 }
 
 fn start(origin: &ScriptedOrigin, cores: &str) -> Accelerator {
@@ -64,7 +64,7 @@ fn bodies_of_requests_reach_the_origin_whole(cores: &str) {
     assert_eq!(accelerator.get("/form").expect_status(200).text(), "GET 0");
 }
 
-fn an_origin_may_answer_before_it_has_read_the_body(cores: &str) {
+fn an_origin_may_answer_before_reading_the_body(cores: &str) {
     // The scripted origin reads bodies before its scripts run, so this origin is written by hand.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let hasty = Accelerator::before(&format!("http://{}", listener.local_addr().expect("bound")))
@@ -133,7 +133,7 @@ fn an_interim_answer_does_not_end_an_upload(cores: &str) {
     origin_thread.join().expect("the origin got all of it");
 }
 
-fn permission_to_send_a_body_is_given_when_asked_for(cores: &str) {
+fn a_client_that_expects_100_continue_gets_it(cores: &str) {
     let origin = ScriptedOrigin::start();
     origin.on("/upload", |request, reply| reply.answer(&Answer::new(200, &request.body)));
     let accelerator = start(&origin, cores);
@@ -160,7 +160,7 @@ fn permission_to_send_a_body_is_given_when_asked_for(cores: &str) {
     assert!(status == 417 || status == 200, "{status}");
 }
 
-fn a_request_that_changes_something_makes_the_stored_answer_invalid(cores: &str) {
+fn an_unsafe_request_invalidates_the_stored_answer(cores: &str) {
     let origin = ScriptedOrigin::start();
     origin.on("/thing", |request, reply| {
         let status = if request.header("x-fail").is_some() { 500 } else { 200 };
@@ -265,7 +265,7 @@ fn purge_is_for_listed_networks_and_nobody_else(cores: &str) {
 }
 
 /// The body of a request is never taken for another request, whichever part of the accelerator answers.
-fn a_body_that_nobody_read_is_not_the_next_request(cores: &str) {
+fn an_unread_body_is_not_the_next_request(cores: &str) {
     let origin = ScriptedOrigin::start();
     let page = Answer::new(200, content(1, 0, 100_000))
         .header("Cache-Control", "max-age=600")
@@ -312,7 +312,7 @@ fn a_body_that_nobody_read_is_not_the_next_request(cores: &str) {
 
 /// An answer that is being fetched when its address is purged is older than the purge: it is not stored, with
 /// or without variants, no later request gets it, and requests that waited for it are fetched again.
-fn a_purge_also_forgets_what_is_on_its_way(cores: &str) {
+fn a_purge_covers_fetches_under_way(cores: &str) {
     let origin = ScriptedOrigin::start();
     let gates: Vec<Gate> = (0..6).map(|_| Gate::new()).collect();
     for (path, vary, first) in [("/plain", "", 0), ("/varies", "Accept-Language", 2), ("/head-sent", "", 4)] {
@@ -412,7 +412,7 @@ fn clients_of_http_1_0_are_served(cores: &str) {
     }
 }
 
-fn a_connection_is_kept_or_closed_as_the_client_says(cores: &str) {
+fn the_client_decides_whether_a_connection_is_kept(cores: &str) {
     let origin = ScriptedOrigin::start();
     origin.answers("/kept", Answer::new(200, "kept").header("Cache-Control", "max-age=600"));
     origin.answers("/passed", Answer::new(200, "passed").header("Cache-Control", "no-store"));

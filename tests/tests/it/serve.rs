@@ -127,7 +127,7 @@ fn send(smtp: SocketAddr, subject: &str) {
 }
 
 #[test]
-fn a_mail_is_announced_and_its_page_is_fresh_through_the_accelerator() {
+fn a_mail_arrival_is_announced_and_purges_pages() {
     let all = Everything::start(&[]);
     let mut feed = subscriber(all.feed);
     assert!(!all.page("/inbox/alice@example.org").contains("first mail"));
@@ -158,7 +158,7 @@ fn a_mail_is_announced_and_its_page_is_fresh_through_the_accelerator() {
 /// The pages see one peer address, the accelerator's; the mail's `Received` names the visitor's address,
 /// which the accelerator passes on.
 #[test]
-fn a_mail_by_the_api_comes_from_the_visitor_and_not_from_the_accelerator() {
+fn a_mail_by_the_api_names_the_visitor() {
     let all = Everything::start(&[]);
     let ask = |request: String| {
         let mut stream = connect_from([127, 0, 0, 2], all.cache).expect("it listens");
@@ -212,7 +212,7 @@ fn nobody_forges_a_mail_on_the_feed() {
 /// With a feed beyond loopback, or with a token on the pages, no client may subscribe to all mail; other
 /// subjects stay allowed.
 #[test]
-fn all_mail_is_heard_by_who_may_see_all_mail() {
+fn subscriptions_to_all_mail_require_full_access() {
     let token = tempfile::NamedTempFile::new().expect("a file");
     std::fs::write(token.path(), "0123456789abcdef").expect("written");
     let with_token =
@@ -240,7 +240,7 @@ fn all_mail_is_heard_by_who_may_see_all_mail() {
 /// WebSocket handshakes: those of programs and of pages of this address are accepted, those of other origins
 /// refused.
 #[test]
-fn pages_of_other_origins_do_not_connect_to_the_feed() {
+fn websocket_handshakes_of_other_origins_are_refused() {
     let all = Everything::start(&[]);
     let own = format!("http://{}", all.websocket);
     for (origin, status) in [
@@ -267,7 +267,7 @@ fn pages_of_other_origins_do_not_connect_to_the_feed() {
 }
 
 #[test]
-fn samples_trickle_in_and_a_signal_ends_everything_in_order() {
+fn the_demo_sends_samples_and_stops_cleanly() {
     let mut all = Everything::start(&["--demo"]);
     eventually("a sample is there", || all.page("/inbox/demo@localhost").contains("/inbox/demo@localhost/"));
     let sent = Command::new("kill").args(["-s", "TERM", &all.child.id().to_string()]).status();
@@ -279,7 +279,7 @@ fn samples_trickle_in_and_a_signal_ends_everything_in_order() {
 /// A newcomer's first steps after `make run`: a page open in a browser, `feed sub` in a terminal, and both
 /// show an arriving mail.
 #[test]
-fn a_browser_and_a_subscriber_see_a_mail_arrive() {
+fn browser_and_subscriber_see_a_mail_arrive() {
     let all = Everything::start(&["--demo"]);
     let mut subscriber = program::command()
         .args(["feed", "sub", "mail.>", "--url"])

@@ -131,7 +131,7 @@ impl Drop for Session {
 }
 
 #[test]
-fn a12_all_servers_show_the_certificates_of_the_process_and_new_ones_at_once() {
+fn a12_all_servers_use_the_processs_current_certificates() {
     let all = Everything::start();
     let before = all.serials();
     assert!(
@@ -162,7 +162,7 @@ fn a12_all_servers_show_the_certificates_of_the_process_and_new_ones_at_once() {
 }
 
 #[test]
-fn a12_what_is_to_be_shared_and_is_not_there_is_told_at_the_start() {
+fn a12_missing_shared_certificates_are_reported_at_start() {
     let said = |command: &str, flags: &[&str]| {
         let state = tempfile::tempdir().expect("a directory");
         let output = program::command()

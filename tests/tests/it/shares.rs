@@ -14,14 +14,14 @@ use tests::{
 };
 
 on_one_core! {
-    slow_uploads_do_not_keep_pages_from_the_others,
-    readers_of_passed_answers_do_not_keep_pages_from_the_others,
+    slow_uploads_do_not_block_others,
+    readers_of_passed_answers_do_not_block_others,
     a_body_that_trickles_is_ended,
-    readers_that_do_not_read_are_not_read_ahead_for,
+    passed_answers_to_stalled_readers_are_not_prefetched,
     a_request_that_comes_back_is_told_so,
     an_accelerator_before_another_is_no_circle,
-    what_cannot_be_repeated_is_not_sent_over_a_connection_that_may_be_dead,
-    connections_to_the_origin_are_closed_when_they_are_old,
+    unsafe_requests_avoid_possibly_closed_connections,
+    idle_origin_connections_are_closed,
     a_silent_upload_holds_no_exchange,
     long_waits_for_an_origin_are_told,
     a_far_range_is_not_read_up_to,
@@ -29,12 +29,12 @@ on_one_core! {
 
 on_one_core_and_on_two! {
     the_queue_for_the_origin_has_an_end,
-    what_clients_do_not_read_is_bounded_in_sum,
+    unread_answers_are_bounded_in_total,
     one_address_leaves_exchanges_to_others,
     connections_of_a_shared_network_have_shares_each,
 }
 
-fn slow_uploads_do_not_keep_pages_from_the_others(cores: &str) {
+fn slow_uploads_do_not_block_others(cores: &str) {
     let origin = ScriptedOrigin::start();
     origin.answers("/page", Answer::new(200, "page").header("Cache-Control", "max-age=600"));
     let accelerator = Accelerator::before(&origin.url())
@@ -60,7 +60,7 @@ fn slow_uploads_do_not_keep_pages_from_the_others(cores: &str) {
     }
 }
 
-fn readers_of_passed_answers_do_not_keep_pages_from_the_others(cores: &str) {
+fn readers_of_passed_answers_do_not_block_others(cores: &str) {
     let origin = ScriptedOrigin::start();
     for number in 0..8 {
         origin.on(&format!("/events{number}"), |_, reply| {
@@ -154,7 +154,7 @@ fn a_body_that_trickles_is_ended(cores: &str) {
 
 /// A passed answer waits for its reader in a window; while the windows are full in total, each reader has two
 /// chunks.
-fn readers_that_do_not_read_are_not_read_ahead_for(cores: &str) {
+fn passed_answers_to_stalled_readers_are_not_prefetched(cores: &str) {
     let origin = ScriptedOrigin::start();
     let body = content(1, 0, 20 << 20);
     origin.answers("/mine", Answer::new(200, &body).header("Cache-Control", "no-store"));
@@ -175,7 +175,7 @@ fn readers_that_do_not_read_are_not_read_ahead_for(cores: &str) {
     assert!(accelerator.stat().count("limits.passes_narrowed") > 0);
 }
 
-fn what_clients_do_not_read_is_bounded_in_sum(cores: &str) {
+fn unread_answers_are_bounded_in_total(cores: &str) {
     let origin = ScriptedOrigin::start();
     origin.answers("/page", Answer::new(200, content(1, 0, 8_000)).header("Cache-Control", "max-age=600"));
     let accelerator =
@@ -225,7 +225,7 @@ fn an_accelerator_before_another_is_no_circle(cores: &str) {
     assert!(matches!(&via[..], [first, second] if first != second), "{via:?}");
 }
 
-fn what_cannot_be_repeated_is_not_sent_over_a_connection_that_may_be_dead(cores: &str) {
+fn unsafe_requests_avoid_possibly_closed_connections(cores: &str) {
     let origin = ScriptedOrigin::start();
     for path in ["/one", "/two", "/three"] {
         // The answer promises to keep the connection, but the origin closes it.
@@ -241,7 +241,7 @@ fn what_cannot_be_repeated_is_not_sent_over_a_connection_that_may_be_dead(cores:
     }
 }
 
-fn connections_to_the_origin_are_closed_when_they_are_old(cores: &str) {
+fn idle_origin_connections_are_closed(cores: &str) {
     let origin = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let accelerator = Accelerator::before(&format!("http://{}", origin.local_addr().expect("bound")))
         .flag("--cores", cores)

@@ -54,7 +54,7 @@ fn attackers(are_wanted: impl Fn(&str) -> bool) -> Vec<&'static str> {
 }
 
 #[test]
-fn half_a_minute_of_it_leaves_the_server_and_its_promises_whole() {
+fn the_server_keeps_its_promises_under_siege() {
     besieged(&attackers(|name| !is_of_the_edge(name) && !is_of_the_feed(name) && !is_of_the_origin(name)));
 }
 
@@ -64,11 +64,11 @@ fn half_a_minute_at_the_origin_is_survived() {
 }
 
 #[test]
-fn half_a_minute_at_the_edge_leaves_the_server_and_its_promises_whole() {
+fn the_edge_keeps_its_promises_under_siege() {
     besieged(&attackers(is_of_the_edge));
 }
 
 #[test]
-fn half_a_minute_at_the_feed_leaves_the_server_and_its_promises_whole() {
+fn the_feed_keeps_its_promises_under_siege() {
     besieged(&attackers(is_of_the_feed));
 }

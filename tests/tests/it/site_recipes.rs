@@ -13,9 +13,9 @@ use tests::{Accelerator, Answer, Request, Response, ScriptedOrigin, on_one_core}
 
 on_one_core! {
     a34_a35_the_static_site_of_the_guide_knows_nobody,
-    a34_a35_visitors_of_the_api_of_the_guide_never_see_each_other,
-    a34_a35_visitors_of_the_shop_of_the_guide_never_see_each_other,
-    a34_a35_visitors_of_the_wordpress_of_the_guide_never_see_each_other,
+    a34_a35_the_api_recipe_keeps_visitors_apart,
+    a34_a35_the_shop_recipe_keeps_visitors_apart,
+    a34_a35_the_wordpress_recipe_keeps_visitors_apart,
 }
 
 /// The first configuration block under this heading of the guide.
@@ -174,7 +174,7 @@ fn a34_a35_the_static_site_of_the_guide_knows_nobody(cores: &str) {
     assert_eq!((refused.status(), refused.header("allow")), (405, Some("GET, HEAD")));
 }
 
-fn a34_a35_visitors_of_the_api_of_the_guide_never_see_each_other(cores: &str) {
+fn a34_a35_the_api_recipe_keeps_visitors_apart(cores: &str) {
     let site = Site::start("An API", "session", cores);
     let mut known = vec![site.logged_in("anna", "/v1/login"), site.logged_in("ben", "/v1/login")];
     known.push(Visitor { name: "Bearer-cleo", field: Some(("Authorization", "Bearer-cleo".to_owned())) });
@@ -191,7 +191,7 @@ fn a34_a35_visitors_of_the_api_of_the_guide_never_see_each_other(cores: &str) {
     site.begins_a_session_for_each();
 }
 
-fn a34_a35_visitors_of_the_shop_of_the_guide_never_see_each_other(cores: &str) {
+fn a34_a35_the_shop_recipe_keeps_visitors_apart(cores: &str) {
     let site = Site::start("A shop", "session", cores);
     let known = [site.logged_in("anna", "/login"), site.logged_in("ben", "/login")];
     let targets = ["/", "/p/7?colour=red&size=2", "/media/7.jpg", "/cart", "/checkout/pay", "/account"];
@@ -203,7 +203,7 @@ fn a34_a35_visitors_of_the_shop_of_the_guide_never_see_each_other(cores: &str) {
     site.begins_a_session_for_each();
 }
 
-fn a34_a35_visitors_of_the_wordpress_of_the_guide_never_see_each_other(cores: &str) {
+fn a34_a35_the_wordpress_recipe_keeps_visitors_apart(cores: &str) {
     let site = Site::start("WordPress", "wordpress_logged_in_8e1f", cores);
     let known = [site.logged_in("anna", "/wp-login.php"), site.logged_in("ben", "/wp-login.php")];
     let targets =

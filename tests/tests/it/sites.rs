@@ -15,19 +15,19 @@ use tests::{
 };
 
 on_one_core! {
-    a34_each_host_has_its_own_origin_and_others_are_misdirected,
-    a34_what_no_site_names_is_for_the_origin_of_all_others,
-    a34_an_origin_that_fails_takes_no_other_site_with_it,
-    a34_parameters_that_are_ignored_are_neither_keyed_nor_sent,
-    a34_known_visitors_pass_and_no_cookies_reach_what_is_stored,
-    a34_what_varies_by_cookie_is_one_for_those_whose_cookies_do_not_count,
-    a34_an_answer_to_post_is_stored_for_nobody_whose_cookies_it_was_made_for,
-    a34_methods_that_are_not_taken_are_405_and_invalidate_nothing,
-    a34_paths_pass_have_a_ttl_of_their_own_or_wait_for_nobody,
-    a34_a_ttl_of_a_path_shares_pages_of_plain_paths,
-    a34_an_origin_is_sent_the_host_that_it_knows,
-    a34_what_sets_a_cookie_is_nobody_elses_where_visitors_are_known_by_cookies,
-    a31_a_site_has_an_error_page_of_its_own,
+    a34_hosts_have_origins_and_others_get_421,
+    a34_unlisted_hosts_use_the_default_origin,
+    a34_a_failed_origin_affects_no_other_site,
+    a34_ignored_parameters_are_neither_keyed_nor_sent,
+    a34_known_visitors_pass_and_stored_fetches_lack_cookies,
+    a34_irrelevant_cookies_make_no_variant,
+    a34_post_answers_made_with_cookies_are_not_stored,
+    a34_refused_methods_get_405_and_invalidate_nothing,
+    a34_paths_set_pass_ttl_and_join,
+    a34_a_path_ttl_shares_answers_between_visitors,
+    a34_an_origin_receives_its_configured_host,
+    a34_set_cookie_answers_are_private_under_bypass_cookies,
+    a31_a_site_has_its_own_error_page,
 }
 
 on_one_core_and_on_two! {
@@ -79,7 +79,7 @@ fn is_hit(response: &Response) -> bool {
     status_of(response).contains("; hit")
 }
 
-fn a34_each_host_has_its_own_origin_and_others_are_misdirected(cores: &str) {
+fn a34_hosts_have_origins_and_others_get_421(cores: &str) {
     let (one, two) = (named("one"), named("two"));
     let running = start(
         &format!(
@@ -130,7 +130,7 @@ fn a34_each_host_has_its_own_origin_and_others_are_misdirected(cores: &str) {
     assert!(!is_hit(&get(&running, "x.b.test", "/")) && is_hit(&get(&running, "a.test", "/")));
 }
 
-fn a34_what_no_site_names_is_for_the_origin_of_all_others(cores: &str) {
+fn a34_unlisted_hosts_use_the_default_origin(cores: &str) {
     let (one, rest) = (named("one"), named("rest"));
     let text = format!(
         "[cache]\norigin = \"{}\"\nsort-query = true\n[[cache.site]]\nhosts = [\"a.test\"]\norigin = \"{}\"\n\
@@ -149,7 +149,7 @@ fn a34_what_no_site_names_is_for_the_origin_of_all_others(cores: &str) {
     assert_eq!(get(&running, "b.test", "/").text(), "one: b.test /");
 }
 
-fn a34_an_origin_that_fails_takes_no_other_site_with_it(cores: &str) {
+fn a34_a_failed_origin_affects_no_other_site(cores: &str) {
     let (well, gone) = (named("well"), NobodyThere::new());
     let running = start(
         &format!(
@@ -184,7 +184,7 @@ fn a34_an_origin_that_fails_takes_no_other_site_with_it(cores: &str) {
     assert_eq!(get(&running, "short.test", "/stale").status(), 500);
 }
 
-fn a34_parameters_that_are_ignored_are_neither_keyed_nor_sent(cores: &str) {
+fn a34_ignored_parameters_are_neither_keyed_nor_sent(cores: &str) {
     let origin = named("one");
     let running = Accelerator::before(&origin.url())
         .flag("--cores", cores)
@@ -251,7 +251,7 @@ fn with_sessions() -> ScriptedOrigin {
     origin
 }
 
-fn a34_known_visitors_pass_and_no_cookies_reach_what_is_stored(cores: &str) {
+fn a34_known_visitors_pass_and_stored_fetches_lack_cookies(cores: &str) {
     let origin = with_sessions();
     let running = Accelerator::before(&origin.url())
         .flag("--cores", cores)
@@ -288,7 +288,7 @@ fn a34_known_visitors_pass_and_no_cookies_reach_what_is_stored(cores: &str) {
     assert_eq!(unknown["outcome"], "hit");
 }
 
-fn a34_what_varies_by_cookie_is_one_for_those_whose_cookies_do_not_count(cores: &str) {
+fn a34_irrelevant_cookies_make_no_variant(cores: &str) {
     let origin = with_sessions();
     origin
         .answers("/v", Answer::new(200, "x").header("Cache-Control", "max-age=600").header("Vary", "Cookie"));
@@ -302,7 +302,7 @@ fn a34_what_varies_by_cookie_is_one_for_those_whose_cookies_do_not_count(cores: 
     assert_eq!(explain(&running, "http://site.test/v", &["-H", "Cookie: _ga=4"])["outcome"], "hit");
 }
 
-fn a34_an_answer_to_post_is_stored_for_nobody_whose_cookies_it_was_made_for(cores: &str) {
+fn a34_post_answers_made_with_cookies_are_not_stored(cores: &str) {
     let origin = with_sessions();
     origin.on("/form", |request, reply| {
         let body = format!("{} saw {}", request.method, request.headers.joined("cookie"));
@@ -327,7 +327,7 @@ fn a34_an_answer_to_post_is_stored_for_nobody_whose_cookies_it_was_made_for(core
     assert!(is_hit(&stored) && stored.text() == "POST saw ", "{}", stored.text());
 }
 
-fn a34_methods_that_are_not_taken_are_405_and_invalidate_nothing(cores: &str) {
+fn a34_refused_methods_get_405_and_invalidate_nothing(cores: &str) {
     let origin = named("one");
     let running = start(
         &format!(
@@ -358,7 +358,7 @@ fn a34_methods_that_are_not_taken_are_405_and_invalidate_nothing(cores: &str) {
     assert_eq!(step(&said, "site", "path")["rule"], 1);
 }
 
-fn a34_paths_pass_have_a_ttl_of_their_own_or_wait_for_nobody(cores: &str) {
+fn a34_paths_set_pass_ttl_and_join(cores: &str) {
     let origin = named("one");
     let running = start(
         &format!(
@@ -423,7 +423,7 @@ fn a34_paths_pass_have_a_ttl_of_their_own_or_wait_for_nobody(cores: &str) {
     assert!(is_hit(&running.get("/slow")));
 }
 
-fn a34_a_ttl_of_a_path_shares_pages_of_plain_paths(cores: &str) {
+fn a34_a_path_ttl_shares_answers_between_visitors(cores: &str) {
     let origin = with_sessions();
     origin.on("/unsaid", |request, reply| {
         reply.answer(&Answer::new(200, format!("for {}", request.headers.joined("cookie"))))
@@ -459,7 +459,7 @@ fn a34_a_ttl_of_a_path_shares_pages_of_plain_paths(cores: &str) {
     }
 }
 
-fn a34_an_origin_is_sent_the_host_that_it_knows(cores: &str) {
+fn a34_an_origin_receives_its_configured_host(cores: &str) {
     let origin = named("one");
     let running = start(
         &format!(
@@ -484,7 +484,7 @@ fn a34_an_origin_is_sent_the_host_that_it_knows(cores: &str) {
     assert_eq!(origin.all_seen().len(), 5, "each host has answers of its own");
 }
 
-fn a34_what_sets_a_cookie_is_nobody_elses_where_visitors_are_known_by_cookies(cores: &str) {
+fn a34_set_cookie_answers_are_private_under_bypass_cookies(cores: &str) {
     let origin = ScriptedOrigin::start();
     let page = Answer::new(200, "x")
         .header("Cache-Control", "public, max-age=600")
@@ -499,7 +499,7 @@ fn a34_what_sets_a_cookie_is_nobody_elses_where_visitors_are_known_by_cookies(co
     assert_eq!(origin.count("/"), 2);
 }
 
-fn a31_a_site_has_an_error_page_of_its_own(cores: &str) {
+fn a31_a_site_has_its_own_error_page(cores: &str) {
     let gone = NobodyThere::new();
     let mut file = tempfile::NamedTempFile::new().expect("a file");
     file.write_all(b"<title>Ours: {{status}} {{reason}}</title><p>{{message}}</p><i>{{request-id}}</i>")
@@ -544,7 +544,7 @@ fn a31_a_site_has_an_error_page_of_its_own(cores: &str) {
 }
 
 #[test]
-fn a31_a_mistake_in_an_error_page_is_told_with_its_place() {
+fn a31_an_error_page_mistake_names_its_position() {
     let mut page = tempfile::NamedTempFile::new().expect("a file");
     page.write_all(b"<p>\n {{titel}}").expect("written");
     let path = page.path().display().to_string();
@@ -573,7 +573,7 @@ fn check(text: &str) -> (Option<i32>, String) {
 }
 
 #[test]
-fn a34_a_rule_with_a_mistake_is_told_with_its_place() {
+fn a34_a_rule_mistake_names_its_position() {
     let (code, said) = check(
         "[[cache.site]]\nhosts = [\"a.test\"]\norigin = \"http://127.0.0.1:1\"\nbypas-cookies = [\"x\"]\n",
     );

@@ -31,7 +31,7 @@ on_one_core! {
 
 on_one_core_and_on_two! {
     who_waits_for_a_slow_page_gets_it,
-    after_a_vain_wait_requests_go_side_by_side,
+    requests_run_in_parallel_after_a_vain_wait,
 }
 
 /// A request with no field about its visitor.
@@ -195,7 +195,7 @@ fn an_operators_lifetime_counts_from_arrival(cores: &str) {
 
 /// A page that must be revalidated each time, and differs each time: after one wait in vain, requests pass
 /// side by side.
-fn after_a_vain_wait_requests_go_side_by_side(cores: &str) {
+fn requests_run_in_parallel_after_a_vain_wait(cores: &str) {
     for control in ["max-age=0", "no-cache"] {
         let origin = ScriptedOrigin::start();
         let gates = [Gate::new(), Gate::new(), Gate::new()];

@@ -22,25 +22,25 @@ use tests::{
 
 on_one_core! {
     a3_a_knob_gives_what_says_nothing_a_grace,
-    a4_what_is_stale_is_shown_if_the_origin_fails,
+    a4_a_stale_object_is_served_on_origin_errors,
     a4_what_must_be_revalidated_is_not_shown,
     a4_an_origin_that_fails_is_left_alone,
     a4_what_breaks_one_page_shows_no_other_stale,
     a4_a_304_to_no_condition_is_a_failure,
-    a6_what_is_stale_is_validated_and_keeps_its_body,
-    a6_what_must_be_validated_each_time_is_stored_and_costs_a_304,
+    a6_a_304_refreshes_headers_and_keeps_the_body,
+    a6_a_no_cache_answer_is_stored_and_revalidated,
     a6_variants_are_validated_each_by_itself,
-    a6_a_304_that_makes_another_answer_of_it_is_not_used,
-    a6_what_is_not_for_all_says_nothing_of_what_is_stored,
-    a6_what_was_fetched_just_now_is_not_made_stale_by_who_asks_oddly,
+    a6_a_304_that_changes_the_answer_is_unused,
+    a6_personal_requests_leave_stored_answers_fresh,
+    a6_unusual_requests_leave_recent_answers_fresh,
     clients_wishes_count_if_they_are_obeyed,
 }
 
 on_one_core_and_on_two! {
-    a3_what_is_stale_is_shown_while_one_request_fetches_it_anew,
+    a3_a_stale_object_is_served_while_refreshed,
     a_stored_error_never_stands_in_for_another,
     a6_clients_that_wait_for_a_validation_share_it,
-    a6_what_differs_from_what_the_origin_says_to_head_is_stale,
+    a6_an_answer_that_differs_from_head_is_stale,
 }
 
 const STALE_FOR_10_S: &str = "max-age=10, stale-while-revalidate=600";
@@ -53,7 +53,7 @@ fn cache_status(response: &tests::Response) -> String {
     response.head.headers.joined("cache-status")
 }
 
-fn a3_what_is_stale_is_shown_while_one_request_fetches_it_anew(cores: &str) {
+fn a3_a_stale_object_is_served_while_refreshed(cores: &str) {
     let origin = ScriptedOrigin::start();
     let (gate, asked) = (Gate::new(), AtomicUsize::new(0));
     let in_script = gate.clone();
@@ -133,7 +133,7 @@ enum Way {
     Says(u16),
 }
 
-fn a4_what_is_stale_is_shown_if_the_origin_fails(cores: &str) {
+fn a4_a_stale_object_is_served_on_origin_errors(cores: &str) {
     let origin = ScriptedOrigin::start();
     let accelerator = start(&origin, cores);
     for (path, way, status) in [
@@ -257,7 +257,7 @@ fn a_stored_error_never_stands_in_for_another(cores: &str) {
     assert_eq!(shown, ["0", "1", "2"]);
 }
 
-fn a6_what_is_stale_is_validated_and_keeps_its_body(cores: &str) {
+fn a6_a_304_refreshes_headers_and_keeps_the_body(cores: &str) {
     let origin = ScriptedOrigin::start();
     let accelerator = start(&origin, cores);
     let large = "0123456789".repeat(40_000);
@@ -302,7 +302,7 @@ fn a6_what_is_stale_is_validated_and_keeps_its_body(cores: &str) {
     assert_eq!(accelerator.stat().count("requests.revalidated"), 3);
 }
 
-fn a6_what_must_be_validated_each_time_is_stored_and_costs_a_304(cores: &str) {
+fn a6_a_no_cache_answer_is_stored_and_revalidated(cores: &str) {
     let origin = ScriptedOrigin::start();
     let current = Arc::new(AtomicUsize::new(1));
     let in_script = Arc::clone(&current);
@@ -382,7 +382,7 @@ fn a6_variants_are_validated_each_by_itself(cores: &str) {
 }
 
 /// A 304 that adds Vary, or forbids storing, is not used: the page is fetched whole.
-fn a6_a_304_that_makes_another_answer_of_it_is_not_used(cores: &str) {
+fn a6_a_304_that_changes_the_answer_is_unused(cores: &str) {
     let origin = ScriptedOrigin::start();
     for (path, name, value) in [("/varies", "Vary", "Accept"), ("/secret", "Cache-Control", "no-store")] {
         origin.on(path, move |request, reply| {
@@ -455,7 +455,7 @@ fn judged(path: &str) -> Request {
     Request::new("HEAD", path).header("If-Match", "*")
 }
 
-fn a6_what_differs_from_what_the_origin_says_to_head_is_stale(cores: &str) {
+fn a6_an_answer_that_differs_from_head_is_stale(cores: &str) {
     let origin = ScriptedOrigin::start();
     for (path, vary) in [("/page", None), ("/varies", Some("Accept-Language"))] {
         let version = versioned(&origin, path, vary);
@@ -484,7 +484,7 @@ fn a6_what_differs_from_what_the_origin_says_to_head_is_stale(cores: &str) {
     }
 }
 
-fn a6_what_was_fetched_just_now_is_not_made_stale_by_who_asks_oddly(cores: &str) {
+fn a6_unusual_requests_leave_recent_answers_fresh(cores: &str) {
     let origin = ScriptedOrigin::start();
     origin.on("/page", |request, reply| {
         let body = request.header("x-original-host").unwrap_or("x").to_owned();
@@ -499,7 +499,7 @@ fn a6_what_was_fetched_just_now_is_not_made_stale_by_who_asks_oddly(cores: &str)
     assert_eq!(accelerator.stat().count("requests.heard_stale"), 0);
 }
 
-fn a6_what_is_not_for_all_says_nothing_of_what_is_stored(cores: &str) {
+fn a6_personal_requests_leave_stored_answers_fresh(cores: &str) {
     let origin = ScriptedOrigin::start();
     let version = versioned(&origin, "/page", None);
     let setup = Accelerator::before(&origin.url()).flag("--cores", cores);

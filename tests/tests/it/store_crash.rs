@@ -131,7 +131,7 @@ impl Random {
 }
 
 #[test]
-fn what_was_flushed_survives_kill_9_and_what_was_purged_does_not() {
+fn flushed_objects_survive_kill_9_unless_purged() {
     let kills: u64 = std::env::var("STORE_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(5);
     let directory = tempfile::tempdir().expect("a directory");
     let store = directory.path().join("store");

@@ -19,7 +19,7 @@ const INSIDE: &str = "STORE_DISK_FULL_INSIDE";
 const PAGES: u64 = 60;
 
 #[test]
-fn a_disk_that_others_fill_takes_nothing_from_a_store_and_refuses_a_new_one() {
+fn a_full_disk_only_prevents_new_stores() {
     let directory = tempfile::tempdir().expect("a directory");
     let script = r#"mount -t tmpfs -o size=40m none "$0" || exit 77
         exec "$@""#;

@@ -11,8 +11,8 @@ use tests::{
 
 on_one_core_and_on_two! {
     a_second_life_is_warm_after_either_end,
-    a_store_larger_than_memory_is_served_from_the_file,
-    on_the_second_request_only_what_is_asked_for_again_outlives_the_process,
+    a_store_larger_than_memory_is_served,
+    second_request_admission_persists_only_repeated_objects,
 }
 
 const PAGES: usize = 60;
@@ -89,7 +89,7 @@ fn a_second_life_is_warm_after_either_end(cores: &str) {
     assert_eq!(asked(&origin), first + 1, "what was purged came back");
 }
 
-fn a_store_larger_than_memory_is_served_from_the_file(cores: &str) {
+fn a_store_larger_than_memory_is_served(cores: &str) {
     let directory = tempfile::tempdir().expect("a directory");
     let origin = ScriptedOrigin::start();
     let length = 60_000;
@@ -116,7 +116,7 @@ fn a_store_larger_than_memory_is_served_from_the_file(cores: &str) {
     assert!(running.stat().number("store.file_hits") > 300.0);
 }
 
-fn on_the_second_request_only_what_is_asked_for_again_outlives_the_process(cores: &str) {
+fn second_request_admission_persists_only_repeated_objects(cores: &str) {
     let directory = tempfile::tempdir().expect("a directory");
     let store = directory.path().join("store");
     let origin = origin();
@@ -153,7 +153,7 @@ fn on_the_second_request_only_what_is_asked_for_again_outlives_the_process(cores
 }
 
 #[test]
-fn a_store_in_use_or_not_ours_is_one_clear_error() {
+fn a_foreign_or_used_store_is_refused() {
     let directory = tempfile::tempdir().expect("a directory");
     let store = directory.path().join("store");
     let origin = origin();
@@ -170,7 +170,7 @@ fn a_store_in_use_or_not_ours_is_one_clear_error() {
 }
 
 #[test]
-fn a_memory_limit_that_cannot_do_is_one_clear_error_with_the_number() {
+fn a_memory_limit_too_low_names_the_minimum() {
     let directory = tempfile::tempdir().expect("a directory");
     let store = directory.path().join("store");
     let origin = origin();
@@ -191,7 +191,7 @@ fn a_memory_limit_that_cannot_do_is_one_clear_error_with_the_number() {
 }
 
 #[test]
-fn what_is_in_the_page_cache_is_shown_while_a_server_uses_the_file() {
+fn page_cache_residency_is_shown_for_open_stores() {
     let directory = tempfile::tempdir().expect("a directory");
     let store = directory.path().join("store");
     let origin = origin();
@@ -222,7 +222,7 @@ fn what_is_in_the_page_cache_is_shown_while_a_server_uses_the_file() {
 }
 
 #[test]
-fn a_stores_file_is_checked_and_described_while_nobody_uses_it() {
+fn an_unused_store_file_is_checked_and_described() {
     let directory = tempfile::tempdir().expect("a directory");
     let store = directory.path().join("store");
     let origin = origin();

@@ -11,19 +11,19 @@ use tests::{
 };
 
 on_one_core! {
-    a_flipped_byte_in_a_part_is_never_served,
-    a_disk_that_hangs_delays_an_answer_and_is_used_again,
-    what_is_asked_for_again_is_on_the_file,
-    a_head_of_what_is_gone_in_part_is_the_origins,
-    slow_readers_of_large_objects_leave_room_to_others,
+    a_corrupt_part_is_never_served,
+    a_hung_disk_is_used_again_after_recovery,
+    a_repeated_object_is_admitted_to_the_file,
+    head_of_an_incomplete_object_reaches_the_origin,
+    slow_readers_of_large_objects_block_no_others,
     one_client_alone_reads_many_large_objects,
 }
 
 on_one_core_and_on_two! {
-    a_second_life_serves_large_objects_from_their_parts,
-    what_memory_has_whole_is_on_the_file_in_parts,
+    large_objects_are_served_after_a_restart,
+    objects_in_memory_are_stored_as_parts,
     what_is_dropped_or_replaced_stays_so,
-    clients_of_one_object_are_sent_its_parts_at_once,
+    concurrent_clients_of_an_object_get_its_parts,
 }
 
 const MIB: usize = 1 << 20;
@@ -115,7 +115,7 @@ fn ranges_are_right(running: &Accelerator, number: usize, body: &[u8]) {
     part(running, number, &format!("{}-", body.len())).expect_status(416);
 }
 
-fn a_second_life_serves_large_objects_from_their_parts(cores: &str) {
+fn large_objects_are_served_after_a_restart(cores: &str) {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("store");
     let origin = origin();
@@ -147,7 +147,7 @@ fn a_second_life_serves_large_objects_from_their_parts(cores: &str) {
     }
 }
 
-fn what_memory_has_whole_is_on_the_file_in_parts(cores: &str) {
+fn objects_in_memory_are_stored_as_parts(cores: &str) {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("store");
     let origin = origin();
@@ -206,7 +206,7 @@ fn what_is_dropped_or_replaced_stays_so(cores: &str) {
     assert_eq!(asked(&origin), before);
 }
 
-fn a_disk_that_hangs_delays_an_answer_and_is_used_again(cores: &str) {
+fn a_hung_disk_is_used_again_after_recovery(cores: &str) {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("store");
     let origin = origin();
@@ -224,7 +224,7 @@ fn a_disk_that_hangs_delays_an_answer_and_is_used_again(cores: &str) {
     ranges_are_right(&running, 0, &body);
 }
 
-fn clients_of_one_object_are_sent_its_parts_at_once(cores: &str) {
+fn concurrent_clients_of_an_object_get_its_parts(cores: &str) {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("store");
     let origin = origin();
@@ -271,7 +271,7 @@ fn clients_of_one_object_are_sent_its_parts_at_once(cores: &str) {
     eventually("parts were shared", || running.stat().count("requests.parts_shared") > 0);
 }
 
-fn what_is_asked_for_again_is_on_the_file(cores: &str) {
+fn a_repeated_object_is_admitted_to_the_file(cores: &str) {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("store");
     let origin = origin();
@@ -295,7 +295,7 @@ fn what_is_asked_for_again_is_on_the_file(cores: &str) {
     assert_eq!(asked(&origin), before);
 }
 
-fn a_head_of_what_is_gone_in_part_is_the_origins(cores: &str) {
+fn head_of_an_incomplete_object_reaches_the_origin(cores: &str) {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("store");
     let origin = origin();
@@ -317,7 +317,7 @@ fn a_head_of_what_is_gone_in_part_is_the_origins(cores: &str) {
     assert_eq!(asked(&origin), before + 1);
 }
 
-fn a_flipped_byte_in_a_part_is_never_served(cores: &str) {
+fn a_corrupt_part_is_never_served(cores: &str) {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("store");
     let origin = origin();
@@ -402,7 +402,7 @@ fn slow_readers(running: &Accelerator, address: &str, number: usize) -> (Vec<Cli
 
 /// One client requests the film over many connections and does not read. Another client's ranges still come
 /// from the file: the first client's answers give way.
-fn slow_readers_of_large_objects_leave_room_to_others(cores: &str) {
+fn slow_readers_of_large_objects_block_no_others(cores: &str) {
     let directory = tempfile::tempdir().expect("a directory");
     let (file, origin) = (directory.path().join("store"), origin());
     let running = with_film(&origin, &file, cores);

@@ -23,11 +23,11 @@ use tests::{
 };
 
 on_one_core! {
-    it_can_be_stopped_while_its_file_is_read,
+    a_server_stops_while_its_file_is_read,
 }
 
 on_one_core_and_on_two! {
-    it_answers_while_its_file_is_read_and_what_happens_meanwhile_holds,
+    requests_and_purges_work_while_the_file_loads,
 }
 
 const PAGES: u64 = 40;
@@ -92,7 +92,7 @@ fn all_is_written(running: &Accelerator, objects: f64) {
     });
 }
 
-fn it_answers_while_its_file_is_read_and_what_happens_meanwhile_holds(cores: &str) {
+fn requests_and_purges_work_while_the_file_loads(cores: &str) {
     let directory = tempfile::tempdir().expect("a directory");
     let store = directory.path().join("store");
     let site = Site::new();
@@ -156,7 +156,7 @@ fn it_answers_while_its_file_is_read_and_what_happens_meanwhile_holds(cores: &st
     }
 }
 
-fn it_can_be_stopped_while_its_file_is_read(cores: &str) {
+fn a_server_stops_while_its_file_is_read(cores: &str) {
     let directory = tempfile::tempdir().expect("a directory");
     let store = directory.path().join("store");
     let site = Site::new();
@@ -186,7 +186,7 @@ fn it_can_be_stopped_while_its_file_is_read(cores: &str) {
 /// A file of an older version is refused with advice and left unchanged: a cache can fetch its content again,
 /// so it need not read old formats.
 #[test]
-fn a_file_of_version_1_is_refused_with_a_word_and_left_alone() {
+fn a_file_of_version_1_is_refused_unchanged() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("store");
     let site = Site::new();

@@ -26,7 +26,7 @@ on_one_core! {
 
 on_one_core_and_on_two! {
     a_hit_makes_one_read_and_one_write,
-    a_large_hit_is_lent_by_two_calls_more,
+    a_large_hit_needs_two_more_calls,
 }
 
 const ROUNDS: u64 = 500;
@@ -62,7 +62,7 @@ fn ask(clients: &mut [Client], size: usize) {
 
 /// A large hit needs two calls more: the head is sent, then references to the body's pages go into a pipe and
 /// from there into the socket.
-fn a_large_hit_is_lent_by_two_calls_more(cores: &str) {
+fn a_large_hit_needs_two_more_calls(cores: &str) {
     let size = 64 << 10;
     let (_origin, accelerator, mut clients) = start(cores, size);
     let Some((calls, ticks)) = traced(&accelerator, cores, || ask(&mut clients, size)) else { return };

@@ -27,17 +27,17 @@ on_one_core! {
     a37_who_purges_need_not_wait,
     a37_drupal_is_understood,
     a37_fos_http_cache_is_understood,
-    a37_a_pattern_of_tags_that_is_no_list_purges_all_that_has_tags,
+    a37_an_unsupported_tag_pattern_purges_all_tagged_objects,
     a37_what_is_not_understood_is_refused,
 }
 
 on_one_core_and_on_two! {
-    a9_a_tag_purges_what_has_it_and_nothing_else,
+    a9_a_tag_purges_only_objects_with_it,
     a9_a_soft_purge_makes_stale,
-    a9_a_304_says_that_what_was_purged_softly_is_good,
+    a9_a_304_revives_a_softly_purged_object,
     a9_a_url_is_purged_softly_with_all_variants,
     a9_everything_is_purged_in_one_go,
-    a9_what_is_on_its_way_is_older_than_a_purge,
+    a9_a_tag_purge_covers_fetches_under_way,
     a9_what_is_on_the_file_is_purged,
     a9_a_purge_outlives_a_kill,
 }
@@ -77,7 +77,7 @@ const SHOP: [(&str, &str, &str); 6] = [
     ("/plain", "", ""),
 ];
 
-fn a9_a_tag_purges_what_has_it_and_nothing_else(cores: &str) {
+fn a9_a_tag_purges_only_objects_with_it(cores: &str) {
     let origin = tagged(&SHOP);
     let accelerator = start(&origin, cores);
     assert_eq!(fetched(&accelerator, &origin, &SHOP), all(&SHOP));
@@ -189,7 +189,7 @@ fn a9_a_soft_purge_makes_stale(cores: &str) {
     assert_eq!(accelerator.get("/page").text(), "version 2");
 }
 
-fn a9_a_304_says_that_what_was_purged_softly_is_good(cores: &str) {
+fn a9_a_304_revives_a_softly_purged_object(cores: &str) {
     let origin = ScriptedOrigin::start();
     origin.on("/page", |request, reply| {
         let tag = |answer: Answer| answer.header("ETag", "\"v\"").header("Cache-Control", "max-age=600");
@@ -272,7 +272,7 @@ fn a9_everything_is_purged_in_one_go(cores: &str) {
     assert_eq!(fetched(&accelerator, &origin, &SHOP), all(&SHOP));
 }
 
-fn a9_what_is_on_its_way_is_older_than_a_purge(cores: &str) {
+fn a9_a_tag_purge_covers_fetches_under_way(cores: &str) {
     let purge = Request::new("PURGE", "/").header("xkey", "t");
     purging::what_is_on_its_way_is_older(cores, ("xkey", "t"), &purge, |_| {}, |_| {});
 }
@@ -491,7 +491,7 @@ fn a37_what_is_not_understood_is_refused(cores: &str) {
     assert!(origin.all_seen().iter().all(|request| request.method == "GET"));
 }
 
-fn a37_a_pattern_of_tags_that_is_no_list_purges_all_that_has_tags(cores: &str) {
+fn a37_an_unsupported_tag_pattern_purges_all_tagged_objects(cores: &str) {
     let origin = tagged(&CATALOGUE);
     origin.answers("/plain", Answer::new(200, "plain").header("Cache-Control", "max-age=600"));
     let accelerator = start(&origin, cores);

@@ -22,7 +22,7 @@ use tests::{
 on_one_core! {
     a12_a13_curl_gets_and_sends_by_every_version,
     a12_each_name_is_shown_its_certificate,
-    a12_visitors_are_sent_to_https_and_told_to_stay,
+    a12_plain_http_redirects_and_https_sends_hsts,
     a12_a_slow_handshake_ends_and_holds_up_nobody,
 }
 
@@ -138,7 +138,7 @@ fn a12_each_name_is_shown_its_certificate(cores: &str) {
     assert_eq!(accelerator.stat().count("requests.misdirected"), 1);
 }
 
-fn a12_visitors_are_sent_to_https_and_told_to_stay(cores: &str) {
+fn a12_plain_http_redirects_and_https_sends_hsts(cores: &str) {
     let origin = ScriptedOrigin::start();
     origin.answers("/", Answer::new(200, "here").header("Cache-Control", "max-age=600"));
     let own = Answer::new(200, "own").header("Cache-Control", "max-age=600");
@@ -218,7 +218,7 @@ fn a12_a_hundred_reloads_under_load_fail_no_request() {
 }
 
 #[test]
-fn a12_a_bad_certificate_is_refused_and_the_one_before_goes_on() {
+fn a12_a_bad_certificate_leaves_the_old_one() {
     let origin = ScriptedOrigin::start();
     origin.answers("/", Answer::new(200, "here").header("Cache-Control", "max-age=600"));
     let certificate = Certificate::of(&["localhost"]);
@@ -235,7 +235,7 @@ fn a12_a_bad_certificate_is_refused_and_the_one_before_goes_on() {
 }
 
 #[test]
-fn a12_what_cannot_be_used_is_said_at_the_start() {
+fn a12_unusable_certificates_are_reported_at_the_start() {
     let origin = ScriptedOrigin::start();
     let (one, other) = (Certificate::of(&["a"]), Certificate::of(&["b"]));
     let path = |path: std::path::PathBuf| path.display().to_string();
@@ -294,7 +294,7 @@ fn a12_a_slow_handshake_ends_and_holds_up_nobody(cores: &str) {
 
 /// The commands of `docs/guide/tls.md` do what the guide says.
 #[test]
-fn a12_the_commands_of_the_guide_do_what_it_says() {
+fn a12_the_guides_commands_work() {
     let Some(output) = tests::guide::run("tls.md") else { return };
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(said.contains("HTTP/2 200"), "{said}");

@@ -21,10 +21,10 @@ use tests::{
 on_one_core! {
     a15_what_strangers_say_of_themselves_reaches_no_origin,
     a15_proxies_that_are_listed_are_believed,
-    a15_the_proxy_protocol_says_who_asks_however_it_is_split,
+    a15_the_proxy_header_is_parsed_at_any_split,
     a15_the_proxy_protocol_stands_before_tls,
-    a15_a_connection_without_its_header_is_closed_and_counted,
-    a15_who_is_announced_has_its_own_share_of_connections,
+    a15_a_connection_without_proxy_header_is_closed,
+    a15_proxied_clients_have_their_own_connection_limit,
     a15_a_unix_socket_is_served_too,
 }
 
@@ -148,7 +148,7 @@ fn proxied(origin: &ScriptedOrigin, cores: &str) -> Accelerator {
         .start()
 }
 
-fn a15_the_proxy_protocol_says_who_asks_however_it_is_split(cores: &str) {
+fn a15_the_proxy_header_is_parsed_at_any_split(cores: &str) {
     let origin = origin();
     let accelerator = proxied(&origin, cores);
     let request = Request::get("/passed").header("Host", "site.test").bytes();
@@ -207,7 +207,7 @@ fn a15_the_proxy_protocol_stands_before_tls(cores: &str) {
     }
 }
 
-fn a15_a_connection_without_its_header_is_closed_and_counted(cores: &str) {
+fn a15_a_connection_without_proxy_header_is_closed(cores: &str) {
     let origin = origin();
     let accelerator = Accelerator::before(&origin.url())
         .flag("--cores", cores)
@@ -239,7 +239,7 @@ fn a15_a_connection_without_its_header_is_closed_and_counted(cores: &str) {
     client.response("GET").expect_status(400);
 }
 
-fn a15_who_is_announced_has_its_own_share_of_connections(cores: &str) {
+fn a15_proxied_clients_have_their_own_connection_limit(cores: &str) {
     let origin = origin();
     let accelerator = Accelerator::before(&origin.url())
         .flag("--cores", cores)

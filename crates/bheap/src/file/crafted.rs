@@ -98,7 +98,7 @@ fn absurd_headers_with_right_checksums_are_refused() {
 }
 
 #[test]
-fn a_checkpoint_that_cannot_be_counted_is_an_error() {
+fn a_checkpoint_sequence_overflow_is_an_error() {
     let mut rows = crafted(|header| {
         (header.sequence, header.len) = (u64::MAX, 0);
         header.table_sum = xxh3_64_with_seed(&[], u64::MAX);

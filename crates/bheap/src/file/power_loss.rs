@@ -232,7 +232,7 @@ fn lives<L: FileLayout + Copy>(layout: L, seed: u64, rounds: u32) -> Outcome {
 }
 
 #[test]
-fn the_last_checkpoint_comes_back_after_every_power_failure() {
+fn the_last_checkpoint_survives_every_power_failure() {
     let rounds = if cfg!(debug_assertions) { 150 } else { 1500 };
     let mut all = Outcome::default();
     for seed in 1..=12 {
@@ -276,7 +276,7 @@ fn a_full_disk_refuses_and_changes_nothing() {
 }
 
 #[test]
-fn a_disk_without_room_for_the_tables_makes_no_queue() {
+fn a_disk_too_small_for_tables_is_refused() {
     let shape = Binary.shape::<u64>(100_000);
     let mut disk = Faulty::new(shape.plan().unwrap().file_bytes, 5);
     disk.room = BLOCK_BYTES;

@@ -238,7 +238,7 @@ fn rounds() -> u32 {
 }
 
 #[test]
-fn a_page_queue_comes_back_after_every_power_failure() {
+fn a_page_queue_survives_every_power_failure() {
     let mut outcome = Outcome::default();
     for seed in [3, 7, 11] {
         lives::<Plain>(seed * 7919, rounds(), &mut outcome);
@@ -260,7 +260,7 @@ fn handles_are_good_after_every_power_failure() {
 }
 
 #[test]
-fn a_full_disk_refuses_and_what_is_in_comes_out() {
+fn a_full_disk_refuses_items_and_loses_none() {
     let mut disk = Faulty::new(Plain::disk_bytes(), 5);
     // Room for the tables and for 700 pages in both images, of which a push leaves some hundreds free.
     disk.room = 100_000 + 2 * 700 * 4096;

@@ -18,7 +18,7 @@ fn odd_page_sizes_are_refused() {
 }
 
 #[test]
-fn a_full_queue_gives_the_item_back_and_goes_on() {
+fn a_full_queue_returns_the_item_and_continues() {
     let mut heap = BHeap::with_limit(64, 10).unwrap();
     for n in 0..10 {
         heap.push(n);
@@ -271,7 +271,7 @@ fn survives_with_handles<Q: HandleQueue<Touchy>>(mut queue: Q) {
 }
 
 #[test]
-fn a_comparison_that_panics_loses_no_item_and_doubles_none() {
+fn a_panicking_comparison_neither_loses_nor_duplicates_items() {
     std::panic::set_hook(Box::new(|info| {
         let text = info.payload_as_str().unwrap_or("");
         if text != "the comparison panics" {

@@ -64,7 +64,7 @@ fn says(error: &FileError, words: &[&str]) {
 }
 
 #[test]
-fn no_file_is_said_to_be_none_and_none_is_made() {
+fn a_missing_file_is_reported_and_not_created() {
     let folder = Folder::new();
     let error = refused(&folder.path("none"));
     says(&error, &["cannot open the file", "No such file"]);
@@ -120,7 +120,7 @@ fn another_version_is_named() {
 }
 
 #[test]
-fn another_kind_of_queue_is_named_with_what_would_be_right() {
+fn a_mismatched_queue_type_is_refused_with_advice() {
     let folder = Folder::new();
     let path = folder.queue("queue");
     let error = refused_as::<u64, _>(&path, PageLayout::for_page_bytes::<u64>(512).unwrap());
@@ -137,7 +137,7 @@ fn another_kind_of_queue_is_named_with_what_would_be_right() {
 }
 
 #[test]
-fn a_truncated_or_longer_file_is_told_by_its_length() {
+fn a_file_of_wrong_length_is_refused() {
     let folder = Folder::new();
     let path = folder.queue("queue");
     let bytes = std::fs::read(&path).unwrap();
@@ -173,7 +173,7 @@ fn a_truncated_or_longer_file_is_told_by_its_length() {
 }
 
 #[test]
-fn a_second_opener_is_refused_until_the_first_has_gone() {
+fn a_locked_file_refuses_a_second_opener() {
     let folder = Folder::new();
     let path = folder.queue("queue");
     let first = FileHeap::<u64, _>::open(&path, layout()).unwrap();
@@ -185,7 +185,7 @@ fn a_second_opener_is_refused_until_the_first_has_gone() {
 }
 
 #[test]
-fn a_capacity_that_cannot_be_is_refused_before_there_is_a_file() {
+fn an_impossible_capacity_creates_no_file() {
     let folder = Folder::new();
     let path = folder.path("queue");
     for capacity in [0, usize::MAX, usize::MAX / 8, isize::MAX as usize / 16, 1 << 50] {
@@ -215,7 +215,7 @@ fn a_shape_that_does_not_fit_is_refused() {
 }
 
 #[test]
-fn a_layout_whose_unused_cells_fill_a_block_is_refused() {
+fn a_layout_with_excess_unused_cells_is_refused() {
     let folder = Folder::new();
     let error = FileHeap::<u64, _>::create(folder.path("queue"), Dary::<513>, 10).unwrap_err();
     says(&error, &["unused cells"]);

@@ -115,7 +115,7 @@ fn damage(bytes: &mut [u8], random: &mut Random) {
 }
 
 #[test]
-fn thousands_of_flipped_bits_never_give_a_wrong_content() {
+fn flipped_bits_never_yield_wrong_content() {
     let rounds = std::env::var("BHEAP_DAMAGE_ROUNDS").ok().map_or(5_000, |n| n.parse().unwrap());
     let sample = sample();
     assert_eq!(open(&sample.bytes).as_ref(), Some(&sample.items));
@@ -142,7 +142,7 @@ fn thousands_of_flipped_bits_never_give_a_wrong_content() {
 }
 
 #[test]
-fn every_single_bit_of_what_is_in_use_is_watched() {
+fn every_bit_in_use_is_checked() {
     let sample = sample();
     let mut random = Random(7);
     let mut bytes = sample.bytes.clone();
@@ -186,7 +186,7 @@ fn a_write_that_never_arrived_is_noticed() {
 }
 
 #[test]
-fn a_damaged_file_is_left_as_it_is_and_the_error_says_where() {
+fn damage_is_located_and_the_file_left_unchanged() {
     let sample = sample();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("queue");
@@ -217,7 +217,7 @@ fn a_damaged_file_is_left_as_it_is_and_the_error_says_where() {
 }
 
 #[test]
-fn a_header_that_was_damaged_is_mended_from_the_other() {
+fn a_damaged_header_is_repaired_from_the_other() {
     let sample = sample();
     for slot in [0, BLOCK_BYTES] {
         let mut bytes = sample.bytes.clone();

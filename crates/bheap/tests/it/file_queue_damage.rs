@@ -133,12 +133,12 @@ fn is_never_wrong(sample: (Vec<u8>, Vec<u64>), open: impl Fn(Memory) -> Result<V
 }
 
 #[test]
-fn a_damaged_page_queue_never_gives_a_wrong_content() {
+fn damaged_page_queues_never_yield_wrong_content() {
     is_never_wrong(queue(), open_queue);
 }
 
 #[test]
-fn a_damaged_queue_with_handles_never_gives_a_wrong_content() {
+fn damaged_handle_queues_never_yield_wrong_content() {
     is_never_wrong(timers(), open_timers);
 }
 
@@ -176,7 +176,7 @@ fn message<Q>(opened: Result<Q, FileError>) -> String {
 }
 
 #[test]
-fn files_of_other_queues_are_refused_and_say_what_they_are() {
+fn files_of_another_queue_type_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("queue");
     drop(FileHeap::<u64, _>::create(&path, Binary, 10).unwrap());

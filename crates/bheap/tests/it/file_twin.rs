@@ -107,7 +107,7 @@ fn run<T: Item + Debug, L: FileLayout + Copy + Debug>(layout: L, steps: &[Step],
 proptest! {
     #![proptest_config(ProptestConfig { cases: unify::cases(40, 400), failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
-    fn every_layout_in_a_file_is_its_twin_in_memory(steps in steps(), kind in 0..7_usize) {
+    fn every_file_layout_matches_its_memory_twin(steps in steps(), kind in 0..7_usize) {
         match kind {
             0 => run(Binary, &steps, |key| key),
             1 => run(PageLayout::for_page_bytes::<u64>(4096).unwrap(), &steps, |key| key),
@@ -121,7 +121,7 @@ proptest! {
 }
 
 #[test]
-fn items_lie_in_the_pages_that_the_layout_counts_on() {
+fn items_lie_on_the_pages_of_their_layout() {
     let folder = tempfile::tempdir().unwrap();
     for page_bytes in [64, 512, 4096, 16384, 2 << 20] {
         let path = folder.path().join(page_bytes.to_string());

@@ -38,7 +38,7 @@ impl Worst {
 }
 
 #[test]
-fn without_handles_it_is_little_more_than_the_items() {
+fn memory_overhead_without_handles_is_small() {
     for items in sizes() {
         let mut random = Random(items as u64);
         let mut queue = PageQueue::<(u64, u64)>::new(4096).unwrap();
@@ -78,7 +78,7 @@ fn without_handles_it_is_little_more_than_the_items() {
 }
 
 #[test]
-fn with_handles_and_removals_it_is_at_most_half_as_much_again() {
+fn memory_overhead_with_handles_stays_below_half() {
     for items in sizes() {
         let mut random = Random(items as u64);
         let mut queue = LazyQueue::<u64>::new(4096).unwrap();

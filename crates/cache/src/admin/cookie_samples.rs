@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_by_visitor_is_told_the_second_time() {
+    fn a_cookie_leak_is_reported_on_second_difference() {
         assert_eq!(told(&[(1, 10), (2, 20), (3, 30)]), Some(2), "(cookie, content)");
         assert_eq!(told(&[(1, 10), (2, 20), (1, 10)]), Some(2));
         assert_eq!(told(&[(1, 10), (2, 10), (3, 10), (4, 10)]), None, "all the same");
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_keeps_its_place_while_it_is_fetched() {
+    fn an_address_keeps_its_slot_while_fetched() {
         let mut pages = Samples::default();
         let sample = |fetched_s| Sample { cookie: 1, content: 1, fetched_s };
         for address in 0..SAMPLES as u64 {

@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_becomes_the_request_that_a_client_sends() {
+    fn a_url_becomes_a_client_request() {
         for (url, headers, want) in [
             ("http://a.example", &[][..], "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n"),
             ("http://a:81/x?y", &["A: b"], "GET /x?y HTTP/1.1\r\nHost: a:81\r\nA: b\r\n\r\n"),
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_is_refused_and_smuggles_nothing() {
+    fn an_invalid_url_or_header_is_refused() {
         for url in ["", "/path", "a.example", "ftp://a/", "http://a/x y", "http://a/#x", "http://a/\r\nX: y"]
         {
             assert_eq!(head("GET", url, &[]), Err(ExplainError::NotAUrl(url.to_owned())));

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_is_waited_for_as_long_as_it_gets_on_and_is_not_too_slow() {
+    fn a_slow_disk_is_waited_for_within_bounds() {
         let of_body = Duration::from_secs(BODY_BYTES / DISK_BYTES_PER_S_MIN);
         // A memory card, and the slowest disk that suffices.
         assert_eq!(stored(20_000_000).0, BODY_BYTES);

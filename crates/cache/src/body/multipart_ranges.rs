@@ -132,7 +132,7 @@ mod tests {
     use crate::policy::test_heads::with_request;
 
     #[test]
-    fn a_plan_says_how_long_it_is_and_where_each_part_begins() {
+    fn a_plan_states_length_and_part_offsets() {
         let head = b"HTTP/1.1 200 OK\r\nA: 1\r\nContent-TYPE: text/x\r\nETag: \"v\"\r\n";
         with_request("GET /", "Range: bytes=0-1, 500-501,502-502, 900-", |request| {
             let plan = Plan::with_boundary("b".to_owned(), &request.headers, head, 1000);

@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_is_there_as_long_as_somebody_has_it() {
+    fn a_part_is_shared_while_held() {
         let mut parts = PartsInMemory::default();
         let (first, is_shared) = parts.place(at(1));
         assert!(!is_shared);
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_what_is_gone_do_not_pile_up() {
+    fn names_of_dropped_parts_are_bounded() {
         let mut parts = PartsInMemory::default();
         let kept = parts.place(at(1)).0;
         for number in 2..10_000 {

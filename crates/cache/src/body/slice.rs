@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_names_the_bytes_and_the_version() {
+    fn a_slice_request_names_range_and_version() {
         let said = String::from_utf8(block(3).conditions()).expect("text");
         assert_eq!(said, format!("Range: bytes={}-{}\r\nIf-Range: \"v\"\r\n", 3 * BLOCK_BYTES, COMPLETE - 1));
     }
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_told_apart_is_no_object_in_blocks() {
+    fn slicing_needs_strong_validator_ranges_and_length() {
         let takes = |fields: &str, status: &str, length| {
             with_response(status, fields, |head| super::takes(head, length, 100))
         };

@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_socket_that_nobody_listens_on_is_replaced() {
+    fn only_an_unused_socket_file_is_replaced() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("socket");
         let (listener, file) = bind_file(&path).expect("bound");

@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_what_would_be_right() {
+    fn an_invalid_origin_error_suggests_a_correction() {
         for (text, said) in [
             ("", "missing scheme"),
             ("a:80", "perhaps http://a:80"),

@@ -334,7 +334,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_are_met_as_a_whole_or_as_a_beginning() {
+    fn a_pattern_matches_exactly_or_by_prefix() {
         for (pattern, met, not_met) in [
             ("utm_*", &["utm_", "utm_source"][..], &["utm", "UTM_source", "xutm_"][..]),
             ("gclid", &["gclid"], &["gclid2", "Gclid", ""]),

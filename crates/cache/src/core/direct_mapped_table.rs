@@ -42,7 +42,7 @@ mod tests {
     use crate::request::key;
 
     #[test]
-    fn who_comes_last_has_the_place_and_variants_have_their_own() {
+    fn new_entries_overwrite_and_variants_are_separate() {
         let places = DirectMappedTable::new(1024);
         let hash = |number: u32| Hash::seeded(&number.to_le_bytes(), 0);
         let address = hash(0);

@@ -323,7 +323,7 @@ mod tests {
     const BATCH: u32 = 2_000;
 
     #[tokio::test]
-    async fn a_store_that_fits_its_limit_while_it_is_empty_fits_when_it_is_full() {
+    async fn a_full_store_fits_its_memory_limit() {
         let directory = tempfile::tempdir().expect("a directory");
         let memory = StoreConfig { capacity_bytes: 8 << 20, ..StoreConfig::default() };
         let mut config = Config {

@@ -479,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn a_twin_is_made_once_at_a_time_and_the_pool_ends() {
+    fn a_twin_is_encoded_once_at_a_time() {
         let (pool, mut of_cores) = CodingPool::start(&Compress::default(), 2, None).expect("a thread");
         let (coders, _) = of_cores.remove(0);
         let hash = |number: usize| Hash::seeded(&number.to_le_bytes(), 0);
@@ -493,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_is_told_once_and_as_many_wait_as_may() {
+    fn waiters_are_bounded_and_notified_once() {
         let (_pool, mut of_cores) = CodingPool::start(&Compress::default(), 1, None).expect("a thread");
         let (coders, _) = of_cores.remove(0);
         let hash = |number: usize| Hash::seeded(&number.to_le_bytes(), 0);

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_shrinks_is_coded_and_what_does_not_is_not() {
+    fn only_shrinking_content_is_encoded() {
         let text = "All work and no play makes Jack a dull boy.\n".repeat(1000).into_bytes();
         for coding in Coding::MADE {
             let coded = encoded(coding, &text).expect("it shrinks");

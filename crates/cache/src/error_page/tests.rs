@@ -16,7 +16,7 @@ fn text(page: &Page) -> &str {
 }
 
 #[test]
-fn every_fault_says_what_whose_and_what_to_do_in_every_form() {
+fn every_fault_is_explained_in_every_format() {
     for fault in Fault::ALL {
         let words = fault.words();
         for form in Form::ALL {
@@ -74,7 +74,7 @@ fn statuses_bring_the_headers_that_they_must() {
 
 /// Every rule of the parsers is displayed as a phrase, with the section of its RFC.
 #[test]
-fn every_rule_of_the_parsers_has_words_and_a_status() {
+fn every_parser_rule_has_text_and_status() {
     for &rule in HeadRule::ALL {
         let error = HeadError { rule, at: 3 };
         let fault = Fault::from(&error);
@@ -194,7 +194,7 @@ fn contrast(a: [f64; 3], b: [f64; 3]) -> f64 {
 }
 
 #[test]
-fn a31_a_page_of_the_sites_own_has_what_failed_and_escapes_it() {
+fn a31_a_custom_page_shows_the_escaped_error() {
     let own =
         OwnPage::parse("own.html", "<h1>{{status}} {{reason}}</h1><p>{{message}}</p><i>{{request-id}}</i>");
     let own = own.expect("a page");

@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_not_join_asks_alone_and_begins_where_nothing_is_under_way() {
+    fn a_request_barred_from_joining_fetches_alone() {
         let mut table = InFlight::default();
         assert!(matches!(table.join(want(false).0, false, 0, |_, _| true), Place::Vacant(_)));
         table.begin(&want(false).0);

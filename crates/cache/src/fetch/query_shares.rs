@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_query_that_is_asked_for_again_is_stored() {
+    fn a_repeated_query_is_stored() {
         let queries = Queries::default();
         queries.note_other_bytes(CAPACITY);
         for number in 0..5000 {

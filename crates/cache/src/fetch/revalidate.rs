@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn the_answers_fields_take_the_place_of_the_stored() {
+    fn a_304_replaces_stored_header_fields() {
         let known = known("HTTP/1.1 200 Fine\nX: 1\nContent-Length: 5\nY: 2\nX: 3\nETag: \"t\"\n");
         with_response(
             "304 Not Modified",

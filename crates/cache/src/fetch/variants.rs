@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_has_so_many_and_then_some_each_minute() {
+    fn new_variants_per_address_are_rate_limited() {
         let (variants, mut number) = (Variants::default(), 0);
         let mut adds = |address, now_s| adds(&variants, address, &mut number, now_s);
         assert!((0..VARIANTS_MAX).all(|_| adds(ONE, 1000)));
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_again_is_never_kept_out() {
+    fn a_variant_requested_again_is_admitted() {
         let (variants, mut number) = (Variants::default(), 0);
         while adds(&variants, ONE, &mut number, 1000) {}
         let wanted = key::hash_of_variant(hash(ONE), hash(7));

@@ -110,7 +110,7 @@ mod tests {
         /// Reused tags come only from a request that differs in nothing but its target. The slow twin is the
         /// last request itself.
         #[test]
-        fn a26_what_is_said_again_is_of_a_request_that_differs_in_its_target_alone(
+        fn a26_tags_are_reused_if_only_the_target_differs(
             all in proptest::collection::vec(asked(), 1..12),
         ) {
             let tables = [(), ()].map(|()| Arc::clone(&ActiveConfig::of_test(config(), 1).sites));
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a26_a_long_head_is_not_kept_and_what_was_is_forgotten() {
+    fn a26_a_long_head_clears_the_last_tags() {
         let sites = Arc::clone(&ActiveConfig::of_test(config(), 1).sites);
         let visitor = Visitor::alone(IpAddr::from([127, 0, 0, 1]));
         let mut last = LastSaid::default();

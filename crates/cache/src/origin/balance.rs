@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_stay_where_they_are_when_one_goes_and_are_spread_by_weight() {
+    fn pages_are_spread_by_weight_and_move_minimally() {
         let all = candidates(&[1, 1, 2, 1]);
         let (mut count, mut moved) = ([0; 4], 0);
         for hash in (0..10_000).map(mixed) {
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_that_all_want_is_not_one_servers_alone() {
+    fn a_popular_page_is_spread_over_servers() {
         let mut all = candidates(&[1, 1, 1, 1]);
         for _ in 0..100 {
             let chosen = by_hash(&all, 7).expect("one");

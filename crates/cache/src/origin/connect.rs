@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_dead_address_does_not_hide_a_good_one() {
+    async fn a_dead_address_does_not_block_others() {
         let good = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let good = good.local_addr().map(|address| (good, address)).expect("an address");
         // A listener with a full queue answers no SYN: the kernel drops it.

@@ -209,7 +209,7 @@ mod tests {
         HealthRules { eject_after: 3, eject_ms: 1000, slow_start_ms: 1600, window: 4, threshold: 2 };
 
     #[test]
-    fn who_fails_again_and_again_is_left_alone_and_comes_back_gently() {
+    fn a_failing_server_is_ejected_and_slowly_readmitted() {
         let health = Health::new(RULES);
         assert_eq!(health.standing(5), HealthState::Up);
         assert!(!health.failed(10) && !health.failed(20));

@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_has_addresses_once_and_not_too_many() {
+    fn addresses_are_deduplicated_and_bounded() {
         let all = (0..1000u32).map(|number| IpAddr::from((0x7f00_0000 + number / 2).to_be_bytes()));
         let answer = Answer::of(all, Duration::from_secs(7)).expect("addresses");
         assert_eq!((answer.addresses.len(), answer.dropped), (ADDRESSES_MAX, 500 - ADDRESSES_MAX));

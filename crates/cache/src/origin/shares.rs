@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_waits_for_a_share_gets_it_when_it_is_free() {
+    async fn a_waiter_gets_a_freed_share() {
         let shares = Shares::new(4);
         let one = client("192.0.2.1");
         let mut held = take(&shares, one, 100);

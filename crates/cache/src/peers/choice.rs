@@ -82,7 +82,7 @@ mod tests {
 
         /// No candidate gets many more keys than the others, whatever the keys and the initial loads.
         #[test]
-        fn nobody_is_given_many_more_keys_than_the_others(
+        fn no_peer_gets_far_more_keys_than_others(
             loads in prop::collection::vec(0_usize..300, 1..10),
             keys in prop::collection::vec(any::<u64>(), 1..400),
             is_one_key: bool,
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_load_that_is_nobodys_burden_moves_no_key() {
+    fn a_small_load_moves_no_key() {
         let (mut all, keys) = (idle(&[1, 2, 3]), (0..1_000).map(mixed));
         let before: Vec<_> = keys.clone().map(|key| owner(key, &all)).collect();
         all[1].load = LOAD_FREE - 1;

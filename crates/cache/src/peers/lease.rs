@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn alone_it_serves_for_ever_and_with_a_lease_until_that_ends() {
+    fn an_instance_serves_alone_or_under_lease() {
         let membership = Membership::default();
         assert!(membership.may_serve());
         assert_eq!(membership.lease_left_ms(), None);

@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn no_byte_of_it_can_be_another_and_nothing_can_follow() {
+    fn an_altered_or_extended_request_fails_its_mac() {
         let (signing, mut numbers) = (SigningInput::new(b"secret"), Numbers::default());
         let (head, _) = signed(7);
         for at in 0..head.len() {

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_can_be_recognised_byte_for_byte_is_gone_on_with() {
+    fn only_strongly_validated_answers_are_resumed() {
         for fields in ["ETag: W/\"v\"", "X: y", "ETag: \"v\"\nETag: \"w\""] {
             assert_eq!(rest(fields, None, Some(10), 4), None, "{fields}");
         }
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rest_is_of_the_same_version_and_all_of_it() {
+    fn a_resumed_answer_must_be_complete_and_unchanged() {
         let whole = rest("ETag: \"v\"", None, Some(10), 4).expect("some");
         let (part, six) = ("206 Partial Content", Framing::Length(6));
         let good = "ETag: \"v\"\nContent-Range: bytes 4-9/10";

@@ -34,7 +34,7 @@ fn owner_of(peers: &Peers, key: &[u8]) -> String {
 }
 
 #[test]
-fn all_see_the_same_owner_who_alone_asks_nobody() {
+fn all_members_agree_on_the_owner() {
     let all = ["a", "b", "c"].map(|own| peers(own, &["c", "a", "b"]));
     for key in keys() {
         let owner = owner_of(&all[0], &key);
@@ -47,7 +47,7 @@ fn all_see_the_same_owner_who_alone_asks_nobody() {
 }
 
 #[test]
-fn one_that_fails_is_left_out_at_once_and_tried_by_one_request() {
+fn a_failed_peer_is_retried_by_one_request() {
     let one = peers("a", &["a", "b", "c"]);
     let key = keys().into_iter().find(|key| owner_of(&one, key) == "b").expect("a key of b");
     let peer = one.owner(&key).expect("b");
@@ -76,7 +76,7 @@ fn one_that_fails_is_left_out_at_once_and_tried_by_one_request() {
 }
 
 #[test]
-fn a_view_that_changes_moves_no_more_than_it_must_and_forgets_nobody_who_stays() {
+fn a_membership_change_moves_only_necessary_keys() {
     let one = peers("a", &["a", "b", "c"]);
     let before: Vec<String> = keys().iter().map(|key| owner_of(&one, key)).collect();
     let c = one.table().peers.iter().find(|peer| &*peer.name == "c").cloned().expect("c");
@@ -98,7 +98,7 @@ fn a_view_that_changes_moves_no_more_than_it_must_and_forgets_nobody_who_stays()
 }
 
 #[test]
-fn a_load_that_is_told_is_believed_for_a_while() {
+fn a_reported_peer_load_expires() {
     let one = peers("a", &["a", "b"]);
     let b = one.table().peers[1].clone();
     let (now_ms, told) =
@@ -117,7 +117,7 @@ fn a_load_that_is_told_is_believed_for_a_while() {
 }
 
 #[test]
-fn no_more_requests_are_answered_at_once_than_may_be() {
+fn concurrent_peer_requests_are_bounded() {
     let one = peers("a", &["a"]);
     let first = one.serve();
     assert!(first.is_some() && one.serve().is_some());
@@ -128,7 +128,7 @@ fn no_more_requests_are_answered_at_once_than_may_be() {
 }
 
 #[test]
-fn each_asks_as_itself_and_only_the_one_that_is_asked_answers() {
+fn only_the_addressed_peer_accepts_a_request() {
     let (a, b) = (peers("a", &["a", "b"]), peers("b", &["a", "b"]));
     let of_b = a.table().peers[1].clone();
     let head = || b"GET / HTTP/1.1\r\nHost: h\r\n\r\n".to_vec();
@@ -255,7 +255,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
-    fn what_a_peer_had_before_a_purge_is_not_stored_after_it(steps in steps()) {
+    fn peer_answers_older_than_purges_are_not_stored(steps in steps()) {
         prop_assert!(nothing_stale(&steps, Membership::begun));
     }
 }

@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_coding_is_the_clients_and_of_its_equals_ours() {
+    fn the_coding_follows_client_then_server_preference() {
         let order = [Coding::Brotli, Coding::Zstd, Coding::Gzip];
         for (value, want) in [
             ("gzip, deflate, br, zstd", Some(Coding::Brotli)),

@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn one_coding_is_undone_unless_something_speaks_against_it() {
+    fn a_single_coding_is_decoded_unless_forbidden() {
         let rules = Compress { codings: Vec::new(), ..Compress::default() };
         let of = |headers: &str, body_bytes| {
             with_response("200 OK", headers, |head| decodable(head, body_bytes, &rules))

@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn several_ranges_cover_every_byte_that_was_asked_for() {
+    fn several_ranges_cover_every_requested_byte() {
         proptest!(|(asked in proptest::collection::vec((0_u64..3000, 0_u64..300), 2..20))| {
             let mut asked = asked;
             asked.sort_unstable();

@@ -398,7 +398,7 @@ mod tests {
     proptest! {
         /// A list of tags is read correctly in each of its notations.
         #[test]
-        fn a_list_of_tags_is_read_as_it_was_meant(
+        fn tag_lists_are_read_in_every_notation(
             tags in proptest::collection::vec("[a-zA-Z0-9_.:/#-]{1,8}", 1..6),
             odd in proptest::collection::vec("[!-~&&[^,\\\\]]{1,8}", 1..6),
         ) {
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_that_is_no_list_is_about_all_that_has_tags() {
+    fn a_general_pattern_purges_all_tagged_objects() {
         for (line, name, pattern) in [
             ("BAN /", "Cache-Tags", "node:.*"),
             ("BAN /", "X-Cache-Tags", "(^|,)(a|b"),

@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_is_ignored_turns_no_hit_into_a_fetch() {
+    fn ignored_client_directives_force_no_fetch() {
         for (headers, only_if_cached) in [
             ("Cache-Control: no-cache", false),
             ("Pragma: no-cache", false),

@@ -150,7 +150,7 @@ mod tests {
     };
 
     #[test]
-    fn a_guess_is_shared_only_among_those_without_cookies() {
+    fn heuristic_freshness_is_shared_without_cookies_only() {
         for (explicit, cookie, rule, want) in [
             (true, true, CookieRule::Safe, true),
             (false, false, CookieRule::Safe, true),

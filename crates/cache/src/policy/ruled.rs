@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cookie_of_a_visitor_who_is_known_passes() {
+    fn a_bypass_cookie_makes_the_request_pass() {
         let bypass_cookies =
             Some(vec!["session".parse().expect("a pattern"), "wp_*".parse().expect("a pattern")]);
         let rules = SiteRules { bypass_cookies, ..SiteRules::default() };

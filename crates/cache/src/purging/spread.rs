@@ -117,7 +117,7 @@ mod tests {
     use crate::core::test_core;
 
     #[tokio::test]
-    async fn a_purge_is_done_when_every_core_has_it() {
+    async fn a_purge_waits_for_every_core() {
         let mut inboxes = test_core::install(3, 4);
         let tags = || What::Tags([7].into());
         let mut told = Vec::new();

@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_has_a_form_under_each_scheme_and_port() {
+    fn a_url_has_keys_per_scheme_and_port() {
         let key = |text: &str| url(text).expect("a URL");
         let shown = |text, ports: &[u16]| {
             let forms = forms(&key(text), ports);

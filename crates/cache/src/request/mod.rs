@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sites_rules_change_what_is_stored_and_not_what_is_passed() {
+    fn site_rules_normalise_only_stored_requests() {
         let rules = || SiteRules {
             host: Some("app.internal:81".into()),
             ignore_query: vec!["utm_*".parse().expect("a pattern")],
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_keyed_reaches_no_answer_that_is_stored() {
+    fn unkeyed_headers_are_dropped_for_stored_answers() {
         let head = "GET / HTTP/1.1\nHost: a\nForwarded: host=evil\nX-Forwarded-Host: evil\nX-Original-URL: /b\n\
                     X_Forwarded_Host: evil\nX-HTTP-Method-Override: DELETE\nX-Forwarded-Ssl: on\nProxy: evil\n\
                     Trailer: evil\nX-Other: y";
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_proxy_of_ours_says_goes_on_and_is_appended_to() {
+    fn trusted_forwarding_headers_are_kept_and_extended() {
         let through = Some("2001:db8::1".parse().expect("an address"));
         let proxy = Visitor { through, ..Visitor::alone(IpAddr::from([192, 0, 2, 7])) };
         let head = "POST / HTTP/1.1\nHost: a\nX-Forwarded-For: 8.8.8.8\nX-Forwarded-For: 192.0.2.7\n\
@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn twins_of_what_frames_a_request_go_no_further() {
+    fn underscore_twins_of_framing_headers_are_dropped() {
         let head = "POST / HTTP/1.1\nHost: a\nContent_Length: 5\nTRANSFER_ENCODING: chunked\nTransfer_encoding: x\n\
                     X_Forwarded-For: 1.2.3.4\nX_Forwarded_Proto: https\nHost_: evil\nX_Other: y";
         let want = "POST / HTTP/1.1\r\nHost: a\r\nHost_: evil\r\nX_Other: y\r\n";
@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_with_a_body_is_the_last_of_its_connection() {
+    fn a_request_with_body_closes_its_connection() {
         let got = sent("POST / HTTP/1.1\nHost: a\nContent-Length: 5", OriginNeed::Passing);
         assert!(got.ends_with("Content-Length: 5\r\nConnection: close\r\n\r\n"), "{got}");
         let got = sent("POST / HTTP/1.1\nHost: a\nContent-Length: 0", OriginNeed::Passing);
@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_client_accepts_is_sent_as_it_is_keyed() {
+    fn accept_headers_are_sent_as_keyed() {
         let head = "GET / HTTP/1.1\nHost: a\nAccept-Encoding: gzip;q=0.9, deflate\nAccept-Language: en, de\nAccept-Encoding: BR";
         let want = "Accept-Encoding: br, gzip\r\nAccept-Language: de, en\r\n";
         assert_eq!(sent(head, OriginNeed::Storing), format!("GET / HTTP/1.1\r\nHost: a\r\n{want}{OWN}"));
@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_and_ranges_stay_here_only_for_the_store() {
+    fn conditions_and_ranges_are_dropped_for_stored_answers() {
         let head =
             "HEAD / HTTP/1.1\nHost: a\nIf-None-Match: \"x\"\nRange: bytes=0-1\nConnection: X-Hop\nX-Hop: 1";
         assert_eq!(sent(head, OriginNeed::Storing), format!("GET / HTTP/1.1\r\nHost: a\r\n{OWN}"));

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_query_of_very_many_parameters_keeps_their_order() {
+    fn very_long_queries_keep_parameter_order() {
         for (count, is_sorted) in [(SORTED_MAX, true), (SORTED_MAX + 1, false), (5000, false)] {
             let names = || (0..count).rev().map(|number| format!("p{number:04}"));
             let address = format!("/?utm_a&{}", names().collect::<Vec<_>>().join("&"));

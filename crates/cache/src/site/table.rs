@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_name_wins_and_then_the_longest_end() {
+    fn exact_hosts_win_then_the_longest_suffix() {
         let table = table(&[&["a.example", "b.example"], &["*.example"], &["*.x.example", "x.example"]])
             .expect("sites");
         for (host, site) in [
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn no_host_is_of_two_sites_and_there_is_a_bound() {
+    fn duplicate_hosts_and_excess_sites_are_refused() {
         assert_eq!(table(&[&["a"], &["b", "A"]]).err(), Some(SitesError::Twice("a".to_owned())));
         assert_eq!(table(&[&["*.a"], &["a", "*.a"]]).err(), Some(SitesError::Twice("*.a".to_owned())));
         assert_eq!(table(&vec![&[][..]; SITES_MAX + 1]).err(), Some(SitesError::TooMany));

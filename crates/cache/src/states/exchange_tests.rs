@@ -476,7 +476,7 @@ fn both_ways_at_once_over_http2() {
 /// An origin that has answered and reads no more does not delay the answer. A client that leaves ends both
 /// directions.
 #[test]
-fn the_rest_of_a_request_ends_with_its_answer() {
+fn an_early_answer_ends_the_request_body() {
     run(async {
         let scene = Scene::new().await;
         let mut client = scene.client().await;

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_was_heard_must_be_that_of_what_is_stored() {
+    fn every_head_validator_must_match_the_stored_object() {
         let head = b"HTTP/1.1 200 OK\r\nETag: \"x\"\r\n";
         let meta = StoredMeta {
             head_bytes: head.len() as u32,

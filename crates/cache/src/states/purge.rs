@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_purge_waits_for_room_in_the_ring_and_says_when_there_is_none() {
+    async fn a_purge_waits_for_ring_space_or_fails() {
         let mut inboxes = test_core::install(2, 4);
         let key = of_the_other();
         while with_core(|core| core.give(1, unlink_message())).is_ok() {}

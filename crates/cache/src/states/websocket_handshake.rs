@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_answered_as_the_rfc_has_it() {
+    fn the_accept_key_matches_rfc_6455() {
         // Example of RFC 6455 §1.3.
         assert_eq!(accept_of("dGhlIHNhbXBsZSBub25jZQ=="), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
     }

@@ -121,7 +121,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a36_a_value_is_opened_where_it_was_sealed_and_as_it_was(
+        fn a36_a_sealed_value_opens_only_unchanged_in_place(
             value in prop::collection::vec(any::<u8>(), 0..300), is_confirmed: bool, at: prop::sample::Index, bit in 0_u8..8,
         ) {
             let ours = sealer(&["secret"], "b");

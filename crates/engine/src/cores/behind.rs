@@ -67,7 +67,7 @@ mod tests {
     /// A task that becomes ready occasionally waits for at most the steps of one round while twenty other
     /// tasks always have something to store, and the twenty get their steps in order.
     #[tokio::test(flavor = "current_thread")]
-    async fn who_is_ready_waits_for_a_few_steps_and_not_for_all() {
+    async fn a_ready_task_waits_at_most_one_round() {
         const STORING: u32 = 20;
         let local = tokio::task::LocalSet::new();
         let behind = Rc::new(BackgroundBudget::default());

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_touches_memory_faults_and_one_that_is_not_there_is_unknown() {
+    fn page_faults_are_counted_and_missing_threads_unknown() {
         let own = rustix::thread::gettid().as_raw_nonzero().get();
         let before = Causes::of_thread(own).expect("proc");
         let memory = crate::sys::arena::Words::reserve(1 << 17, false).expect("memory");

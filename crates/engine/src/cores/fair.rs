@@ -286,7 +286,7 @@ mod tests {
     /// connections from another address always have something to do, and the sixteen get their turns in
     /// order.
     #[tokio::test(flavor = "current_thread")]
-    async fn who_has_little_to_do_waits_for_one_turn_of_each_address() {
+    async fn a_quiet_connection_waits_one_turn_per_address() {
         let local = tokio::task::LocalSet::new();
         let fair = Arc::new(TurnScheduler::default());
         let turns = Rc::new(RefCell::new(Vec::new()));
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_has_two_large_turns_in_a_tick_for_which_it_did_not_wait() {
+    fn two_unqueued_turns_exhaust_a_ticks_share() {
         let fair = Arc::new(TurnScheduler::default());
         let (one, two, other) = (fair.join(address(1)), fair.join(address(1)), fair.join(address(2)));
         // The clock may tick between two lines; then the test retries.
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "current_thread")]
-    async fn who_leaves_while_it_waits_passes_on_what_it_had() {
+    async fn a_leaving_waiter_passes_its_turn_on() {
         let fair = Arc::new(TurnScheduler::default());
         let (_other, one, two, three) =
             (fair.join(address(1)), fair.join(address(2)), fair.join(address(2)), fair.join(address(2)));
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "current_thread")]
-    async fn among_themselves_those_of_one_address_do_not_wait() {
+    async fn connections_of_one_address_do_not_queue() {
         let fair = Arc::new(TurnScheduler::default());
         let (one, two) = (fair.join(address(7)), fair.join(address(7)));
         let _first = one.turn().await;

@@ -263,7 +263,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stall_counts_for_everything_that_was_due_in_it() {
+    fn a_stall_counts_for_every_missed_deadline() {
         let lateness = Lateness::new();
         lateness.ran(1_000_000_000, 1, 1_000_050_000);
         assert_eq!((lateness.stalls(), lateness.stalled()), (0, Duration::ZERO), "50 µs are no stall");

@@ -20,7 +20,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_thread_gives_way_and_the_others_do_not() {
+    fn only_the_calling_thread_lowers_its_priority() {
         let nice = || rustix::process::getpriority_process(None).expect("it can be asked");
         let before = nice();
         let other = std::thread::spawn(move || {

@@ -126,7 +126,7 @@ mod tests {
 
     /// A loop at rest has run exactly the rounds that the stirs requested, however much time has passed.
     #[test]
-    fn who_is_not_stirred_makes_one_round_more_and_rests() {
+    fn an_unstirred_loop_rests_after_one_round() {
         on_a_loop(async {
             for due_in in [None, Some(NEVER)] {
                 let rounds = Rc::new(Rounds::new(EVERY));
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_due_is_looked_after_without_a_stir() {
+    fn due_rounds_run_without_a_stir() {
         on_a_loop(async {
             for due_in in [Duration::ZERO, EVERY, EVERY * 3] {
                 let rounds = Rc::new(Rounds::new(EVERY));

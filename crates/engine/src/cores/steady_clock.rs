@@ -125,7 +125,7 @@ mod tests {
     const DAY_MS: u64 = 24 * 3_600_000;
 
     #[test]
-    fn a_step_that_is_taken_back_does_not_count() {
+    fn a_reverted_clock_step_is_ignored() {
         let clock = SteadyClock::at(START_MS, 0);
         for second in 1..500 {
             let stepped = if second < 400 { DAY_MS } else { 0 };
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_step_back_the_clock_runs_at_half_pace() {
+    fn a_clock_set_back_runs_at_half_speed() {
         let clock = SteadyClock::at(START_MS, 0);
         assert_eq!(clock.read(START_MS - DAY_MS + 10_000, 10_000), START_MS + 5_000);
         assert_eq!(clock.read(START_MS - DAY_MS + 20_000, 20_000), START_MS + 10_000);

@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_passed_deadline_is_found_within_ten_sweeps_and_no_other() {
+    fn only_passed_deadlines_expire_within_ten_sweeps() {
         let mut watches = Watches::default();
         let all: Vec<_> = (0..25u64)
             .map(|i| {

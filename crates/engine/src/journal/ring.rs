@@ -243,7 +243,7 @@ mod tests {
         /// order, counts the missing records, and misses none as long as no more than the ring's capacity has
         /// been written since the last read.
         #[test]
-        fn a_reader_reads_what_was_written_or_counts_it(steps in steps()) {
+        fn a_reader_returns_or_counts_every_record(steps in steps()) {
             const CAPACITY: usize = 32;
             let memory = memory(CAPACITY);
             let writer = Writer::new(Arc::clone(&memory));
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn no_torn_record_is_shown_while_the_writer_laps_the_reader() {
+    fn an_overtaken_reader_sees_no_torn_record() {
         let memory = memory(64);
         let writer = Writer::new(Arc::clone(&memory));
         let mut reader = Reader::new(memory);
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_in_another_process_shows_nothing_and_ends_nothing() {
+    fn garbage_from_another_process_is_harmless() {
         let memory = memory(32);
         let mut reader = Reader::new(Arc::clone(&memory));
         let mut into = Vec::new();

@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_loop_writes_is_read_through_another_mapping() {
+    fn records_are_read_through_another_mapping() {
         let journal = Journal::create(2, RING_BYTES, false).expect("memory");
         let (one, two) = (journal.scribe(), journal.scribe());
         assert!(!one.is_read() && !two.is_read(), "nobody reads");
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_runs_out_and_a_mad_one_is_cut_short() {
+    fn an_excessive_lease_is_cut_and_expires() {
         let journal = Journal::create(1, RING_BYTES, false).expect("memory");
         let scribe = journal.scribe();
         journal.lease[0].store(u64::MAX, Relaxed);
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_opens_the_rings_can_neither_write_nor_cut_them() {
+    fn readers_cannot_write_or_truncate_the_rings() {
         let journal = Journal::create(1, RING_BYTES, false).expect("memory");
         let opened = journal.opened();
         let path = |fd: RawFd| format!("/proc/self/fd/{fd}");

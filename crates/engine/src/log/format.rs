@@ -502,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_newer_program_wrote_is_told_from_damage() {
+    fn a_newer_format_is_told_from_damage() {
         let newer = Header { version: VERSION + 1, ..header() };
         assert_eq!(Header::decode(&newer.encode()), Err(HeaderFault::Version(VERSION + 1)));
         let newer = Header { must_know: 1 << 7, ..header() };
@@ -518,7 +518,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_payload_fills_a_segment_and_no_more() {
+    fn the_largest_payload_fills_one_segment() {
         for bits in 16..=26 {
             let segment = 1usize << bits;
             let room = segment - SEGMENT_HEADER_BYTES - FOOTER_BYTES - ENTRY_BYTES;

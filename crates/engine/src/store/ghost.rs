@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_recent_are_recalled_once_and_the_old_are_forgotten() {
+    fn recent_ghosts_are_recalled_old_ones_forgotten() {
         let mut ghosts = Ghosts::new(1 << 20);
         let hash = |i: u32| Hash::seeded(&i.to_le_bytes(), 0);
         let capacity = ghosts.rings.len() * RING;
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_evicted_before_as_many_as_there_are_is_forgotten() {
+    fn ghosts_older_than_the_object_count_are_forgotten() {
         for (from, other) in
             [(EvictedFrom::Probation, EvictedFrom::Main), (EvictedFrom::Main, EvictedFrom::Probation)]
         {

@@ -367,7 +367,7 @@ mod tests {
     use crate::sys::arena::Words;
 
     #[test]
-    fn what_was_written_is_read_and_stays_in_its_units() {
+    fn records_round_trip_within_their_units() {
         for key in [0, 1, 7, 8, 30] {
             for head in [0, 5, 8, 100] {
                 for (rest, tail, extra) in [(0, 0, 0), (1, 0, 5), (77, 3, 16), (1000, 9, 0)] {

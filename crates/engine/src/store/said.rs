@@ -172,7 +172,7 @@ mod tests {
     use crate::store::{StoreConfig, open_anon};
 
     #[test]
-    fn every_figure_has_its_name_once_and_ends_in_its_unit() {
+    fn metric_names_are_unique_with_unit_suffixes() {
         let (store, _shards) = open_anon(&StoreConfig::default()).expect("a store");
         let mut registry = Registry::new();
         registry.register(store);

@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_turn_holds_back_what_was_retired_in_it_and_nothing_later() {
+    fn an_epoch_delays_only_memory_it_can_see() {
         let turns = Epochs::new(2);
         turns.begin(1);
         let during = turns.retire();

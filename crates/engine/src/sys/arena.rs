@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_zero_aligned_and_writable_to_the_last() {
+    fn reserved_words_are_zero_aligned_and_writable() {
         let words = Words::reserve(HUGE_PAGE_BYTES / 8 + 3, true).unwrap();
         assert_eq!(words.len(), HUGE_PAGE_BYTES / 8 + 3);
         assert_eq!(words.as_ptr().addr() % HUGE_PAGE_BYTES, 0);
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_size_beyond_the_address_space_is_an_error() {
+    fn a_reservation_beyond_address_space_fails() {
         assert!(Words::reserve(usize::MAX / 8, false).is_err());
         assert!(Words::reserve(1 << 50, false).is_err());
     }

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lent_arrives_in_order_behind_what_is_not() {
+    fn lent_and_copied_bytes_arrive_in_order() {
         let bytes = pattern(100_000);
         let buffer = WordBuffer::new(bytes.len());
         buffer.span().write_from(&bytes);
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_socket_takes_a_part_and_the_pipe_keeps_none_of_the_rest() {
+    fn a_full_socket_leaves_nothing_in_the_pipe() {
         let bytes = pattern(PIPE_BYTES * 2);
         let buffer = WordBuffer::new(bytes.len());
         buffer.span().write_from(&bytes);

@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stored_is_in_the_file_and_what_is_written_is_seen() {
+    fn a_mapping_and_its_file_agree() {
         let file = file(64 << 10);
         let words = MappedWords::map(&file, 8192).unwrap();
         words.expect(Pattern::Random).unwrap();
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_too_short_and_an_empty_mapping_are_errors() {
+    fn short_files_and_empty_mappings_are_refused() {
         let file = file(4096);
         assert!(MappedWords::map(&file, 513).is_err());
         assert!(MappedWords::map(&file, 0).is_err());
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_that_were_stored_to_are_resident_and_those_of_a_small_memory_are_none() {
+    fn residency_counts_written_pages_of_large_memory() {
         let directory = std::env::temp_dir();
         let mut memory = PagedMemory::create(&directory, 100 * 512 + 5).unwrap();
         let residency = memory.write_out().unwrap().residency().unwrap();
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn paged_memory_is_zero_holds_what_is_stored_and_leaves_no_file() {
+    fn paged_memory_keeps_values_and_leaves_no_file() {
         let directory = std::env::temp_dir().join(format!("nighttrain-paged-{}", std::process::id()));
         std::fs::create_dir(&directory).unwrap();
         let mut memory = PagedMemory::create(&directory, 100_000).unwrap();

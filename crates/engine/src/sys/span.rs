@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn every_offset_and_length_reads_back_and_leaves_its_neighbours() {
+    fn every_span_round_trips_without_touching_neighbours() {
         for start in 0..17 {
             for len in (0..90).chain([511, 512, 513, 1200]) {
                 let buffer = WordBuffer::new(1400);
@@ -499,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn more_parts_than_one_call_takes_are_left_for_the_next() {
+    fn excess_parts_are_left_for_the_next_call() {
         let (near, _far) = UnixStream::pair().unwrap();
         assert_eq!(send_parts(near.as_fd(), &[Part::Plain(b"x"); 20]).unwrap(), PARTS_MAX);
     }

@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a36_challenges_are_answered_while_they_are_open_and_no_longer() {
+    fn a36_challenges_are_answered_only_while_open() {
         let challenges = Arc::new(Challenges::default());
         assert!(!challenges.is_any_open());
         let one = challenges.open_path("one", "one.thumb").expect("room");

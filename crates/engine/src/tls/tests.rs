@@ -127,7 +127,7 @@ fn shake_hands(client: &mut ClientConnection, ours: &mut Ours, piece: usize) {
 }
 
 #[test]
-fn a12_content_goes_both_ways_however_the_bytes_are_cut() {
+fn a12_content_survives_any_fragmentation_both_ways() {
     let (certificate, der) = made(&["www.example.org"]);
     let terms = terms(certificate);
     for (version, named) in [
@@ -226,7 +226,7 @@ fn a12_a_session_is_resumed_by_a_ticket() {
 }
 
 #[test]
-fn a12_what_is_no_tls_is_told_so_and_ends() {
+fn a12_invalid_tls_input_ends_the_session() {
     let (certificate, _) = made(&["www.example.org"]);
     let terms = terms(certificate);
     for garbage in [
@@ -249,7 +249,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn a12_a_byte_that_was_changed_ends_the_connection_or_changes_nothing(
+    fn a12_an_altered_byte_yields_no_content(
         at in 0_usize..600, by in 1_u8..=255, piece in 1_usize..200,
     ) {
         let (certificate, der) = made(&["www.example.org"]);
@@ -384,7 +384,7 @@ fn a12_a_name_is_shown_its_certificate() {
 }
 
 #[test]
-fn a12_a_pair_that_does_not_fit_is_said_with_its_files() {
+fn a12_a_mismatched_pair_error_names_its_files() {
     let directory = tempfile::tempdir().expect("a directory");
     let written = |name: &str, text: &[u8]| -> PathBuf {
         let path = directory.path().join(name);

@@ -76,7 +76,7 @@ async fn answered(stream: &mut TcpStream) {
 }
 
 #[tokio::test]
-async fn a_byte_at_a_time_does_not_make_a_heads_time_longer() {
+async fn a_trickled_head_gets_no_extra_time() {
     let (address, counters) = start(Bounds { head_time_max: SHORT, ..bounds(4) });
     let mut stream = TcpStream::connect(address).await.expect("it listens");
     answered(&mut stream).await;
@@ -95,7 +95,7 @@ async fn a_byte_at_a_time_does_not_make_a_heads_time_longer() {
 }
 
 #[tokio::test]
-async fn who_says_nothing_and_who_stops_within_a_head_or_a_body_is_ended() {
+async fn silent_and_stalled_connections_are_closed() {
     let short = Bounds { head_time_max: SHORT, body_time_max: SHORT, idle_time_max: SHORT, ..bounds(8) };
     let (address, counters) = start(short);
     let connect = || async { TcpStream::connect(address).await.expect("it listens") };
@@ -130,7 +130,7 @@ async fn who_takes_nothing_of_its_answer_is_ended() {
 }
 
 #[tokio::test]
-async fn who_takes_its_answer_a_little_at_a_time_is_ended() {
+async fn a_slow_reader_is_closed() {
     let (address, counters) = start(Bounds { answer_time_max: SHORT, ..bounds(1) });
     let mut slow = TcpStream::connect(address).await.expect("it listens");
     slow.write_all(b"wm").await.expect("it listens");
@@ -145,7 +145,7 @@ async fn who_takes_its_answer_a_little_at_a_time_is_ended() {
 }
 
 #[tokio::test]
-async fn newcomers_are_answered_however_many_sit_idle_or_within_a_head() {
+async fn newcomers_are_answered_despite_idle_connections() {
     let (address, counters) = start(bounds(8));
     let mut sitting = Vec::new();
     for n in 0..100 {
@@ -165,7 +165,7 @@ async fn newcomers_are_answered_however_many_sit_idle_or_within_a_head() {
 }
 
 #[tokio::test]
-async fn who_is_being_answered_stays_and_a_newcomer_waits_for_the_first_that_is_not() {
+async fn a_newcomer_waits_while_all_slots_are_working() {
     let (address, counters) = start(bounds(2));
     let mut working = Vec::new();
     for _ in 0..2 {
@@ -187,7 +187,7 @@ async fn who_is_being_answered_stays_and_a_newcomer_waits_for_the_first_that_is_
 }
 
 #[tokio::test]
-async fn a_head_has_as_many_bytes_as_it_may() {
+async fn a_head_is_bounded_in_bytes() {
     let (address, counters) = start(bounds(4));
     let mut stream = TcpStream::connect(address).await.expect("it listens");
     for _ in 0..3 {

@@ -17,7 +17,7 @@ fn any_port() -> SocketAddr {
 }
 
 #[test]
-fn all_share_the_port_that_the_first_was_given() {
+fn all_listeners_share_one_port() {
     let listeners = bind_all(any_port(), 4).unwrap();
     let ports: Vec<u16> = listeners.iter().map(|listener| listener.local_addr().unwrap().port()).collect();
     assert_ne!(ports[0], 0);
@@ -56,7 +56,7 @@ fn must_be_in_use(outcome: io::Result<Vec<TcpListener>>, address: SocketAddr) {
 }
 
 #[test]
-fn another_of_us_on_the_port_is_an_error_in_spite_of_reuseport() {
+fn a_second_instance_cannot_share_the_port() {
     for (cores, others) in [(1, 1), (2, 2), (1, 3), (3, 1)] {
         let ours = bind_all(any_port(), cores).unwrap();
         let address = ours[0].local_addr().unwrap();
@@ -69,14 +69,14 @@ fn another_of_us_on_the_port_is_an_error_in_spite_of_reuseport() {
 }
 
 #[test]
-fn any_other_listener_on_the_port_is_an_error() {
+fn a_foreign_listener_blocks_the_port() {
     let theirs = TcpListener::bind(any_port()).unwrap();
     let address = theirs.local_addr().unwrap();
     must_be_in_use(bind_all(address, 2), address);
 }
 
 #[test]
-fn connections_in_time_wait_do_not_keep_the_port() {
+fn time_wait_connections_do_not_block_the_port() {
     let listeners = bind_all(any_port(), 2).unwrap();
     let address = listeners[0].local_addr().unwrap();
     let client = TcpStream::connect(address).unwrap();
@@ -163,7 +163,7 @@ fn who_comes_together_is_together() {
 }
 
 #[test]
-fn many_are_spread_evenly_and_stay_where_they_are() {
+fn connections_are_spread_evenly_and_stay() {
     let balance = Balance::new(2);
     gathered(&balance, 2, 128);
     assert_eq!((balance.held(0), balance.held(1)), (64, 64));

@@ -26,7 +26,7 @@ fn on_a_loop<T>(future: impl Future<Output = T>) -> T {
 }
 
 #[test]
-fn every_message_of_everyone_arrives_once_and_in_order() {
+fn every_message_arrives_once_and_in_order() {
     const MESSAGES: u64 = 5_000;
     let mesh = Mesh::<Message>::new(3, 1, 64).unwrap();
     let counters = mesh.counters();
@@ -122,7 +122,7 @@ fn ping_pong_wakes_sleepers() {
 }
 
 #[test]
-fn one_wake_up_a_flush_and_none_for_the_waking() {
+fn a_flush_wakes_a_sleeping_core_once() {
     let mesh = Mesh::<u32>::new(1, 1, 100).unwrap();
     let counters = mesh.counters();
     let mut endpoints = mesh.into_endpoints();

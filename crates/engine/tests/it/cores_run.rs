@@ -25,7 +25,7 @@ fn config(name: &'static str, count: usize) -> CoresConfig {
 }
 
 #[test]
-fn each_core_is_pinned_named_and_runs_local_tasks() {
+fn cores_are_pinned_named_and_run_local_tasks() {
     let config = config("pins", 3);
     let processors = config.cores.clone();
     let (say, said) = mpsc::channel();
@@ -65,7 +65,7 @@ fn each_core_is_pinned_named_and_runs_local_tasks() {
 }
 
 #[test]
-fn a_processor_that_is_not_there_is_an_error_that_names_it() {
+fn an_unavailable_processor_is_named_in_the_error() {
     let config = CoresConfig { cores: vec![1023], name: "none", ..Default::default() };
     let error = Cores::start(config, |_| async {}).unwrap_err();
     assert!(matches!(error, StartError::NoSuchProcessor { processor: 1023, .. }));
@@ -108,7 +108,7 @@ fn drain_lets_the_main_futures_end() {
 }
 
 #[test]
-fn drain_cuts_who_does_not_listen_after_the_timeout() {
+fn drain_aborts_unresponsive_cores_after_the_timeout() {
     struct Noted(Arc<AtomicBool>);
     impl Drop for Noted {
         fn drop(&mut self) {
@@ -160,7 +160,7 @@ fn a_core_that_never_yields_is_called_stuck() {
 }
 
 #[test]
-fn a_panic_of_the_main_future_is_named_and_stops_the_others() {
+fn a_panicking_core_is_named_and_stops_others() {
     let cores = Cores::start(config("panics", 2), |context| async move {
         if context.index == 1 {
             panic!("invariant {} is broken", 7);
@@ -173,7 +173,7 @@ fn a_panic_of_the_main_future_is_named_and_stops_the_others() {
 
 /// A panic in `make` before the first await is handled like any other.
 #[test]
-fn a_panic_while_the_main_future_is_made_is_no_different() {
+fn a_panic_while_making_the_future_is_reported() {
     let cores = Cores::start(config("making", 2), |context| {
         assert_ne!(context.index, 0, "made badly");
         std::future::pending::<()>()
@@ -186,7 +186,7 @@ fn a_panic_while_the_main_future_is_made_is_no_different() {
 
 /// A failure of one loop is reported even if another loop is stuck.
 #[test]
-fn a_failure_is_told_although_another_core_is_stuck() {
+fn a_failure_is_reported_despite_a_stuck_core() {
     let release = Arc::new(AtomicBool::new(false));
     let released = Arc::clone(&release);
     let (say, said) = mpsc::channel();
@@ -216,7 +216,7 @@ fn a_failure_is_told_although_another_core_is_stuck() {
 }
 
 #[test]
-fn a_panic_of_a_spawned_task_stops_all_cores_too() {
+fn a_panicking_task_stops_all_cores() {
     let mut cores = Cores::start(config("tasks", 2), |context| async move {
         if context.index == 0 {
             // The handle is dropped, so only the hook sees the panic.
@@ -233,7 +233,7 @@ fn a_panic_of_a_spawned_task_stops_all_cores_too() {
 }
 
 #[test]
-fn a_panic_of_a_helper_stops_all_cores_too() {
+fn a_panicking_helper_stops_all_cores() {
     let cores = Cores::start(config("help", 2), |context| async move {
         if context.index == 0 {
             drop(tokio::task::spawn_blocking(|| panic!("in a helper")));
@@ -251,7 +251,7 @@ fn expect_panic(failure: CoreFailure, of: &str, with: &str) {
 }
 
 #[test]
-fn an_error_of_a_main_future_stops_the_others() {
+fn an_error_in_one_core_stops_the_others() {
     let cores = Cores::start(config("errors", 2), |context| async move {
         if context.index == 0 {
             return Err("no origin");

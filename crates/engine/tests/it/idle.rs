@@ -48,7 +48,7 @@ fn until_they_sleep(name: &str) {
 }
 
 #[test]
-fn a_loop_is_asked_for_its_lateness_while_it_works() {
+fn a_working_loop_measures_its_lateness() {
     let work = Arc::new(Notify::new());
     let (say, said) = mpsc::channel();
     let on_loop = Arc::clone(&work);
@@ -82,7 +82,7 @@ fn a_loop_is_asked_for_its_lateness_while_it_works() {
 }
 
 #[test]
-fn what_is_appended_is_written_within_the_interval_though_helpers_sleep() {
+fn appended_bytes_are_written_within_the_interval() {
     let directory = tempfile::tempdir().unwrap();
     let options = Options {
         file: FileOptions {

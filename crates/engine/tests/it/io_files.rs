@@ -78,7 +78,7 @@ fn direct_and_cached_reads_give_the_files_bytes() {
 }
 
 #[test]
-fn a_cached_read_makes_exactly_its_range_resident_and_a_direct_one_nothing() {
+fn only_cached_reads_make_pages_resident() {
     let scratch = Scratch::new("io-files-resident", 4 << 20);
     let cached = CachedFile::open(&scratch.path).unwrap();
     let mapping = cached.mapping();
@@ -109,7 +109,7 @@ fn major_faults() -> u64 {
 }
 
 #[test]
-fn a_mapping_sees_what_is_written_and_refuses_what_cannot_be() {
+fn a_mapping_follows_writes_and_refuses_bad_lengths() {
     let scratch = Scratch::new("io-files-map", 3 * PAGE_BYTES + 5);
     let mapping = ReadMapping::map(&scratch.file, 3 * PAGE_BYTES as u64).unwrap();
     assert!(mapping.span(0..3 * PAGE_BYTES).eq(&content(0, 3 * PAGE_BYTES)));

@@ -126,7 +126,7 @@ async fn bytes(pending: PendingRead) -> Result<Vec<u8>, ReadError> {
 }
 
 #[test]
-fn every_place_and_length_around_a_block_reads_what_is_there() {
+fn reads_around_block_boundaries_are_exact() {
     let disk = Disk::new(1 << 21);
     let (pool, reads, mut completions) = start(&disk, &ReadPoolConfig { helpers: 2, ..Default::default() });
     core(&reads, &mut completions, async {
@@ -193,7 +193,7 @@ fn what_waits_is_bounded_and_order_is_kept() {
 }
 
 #[test]
-fn buffers_are_bounded_and_held_for_as_long_as_a_block_lives() {
+fn buffers_are_bounded_and_held_by_blocks() {
     let disk = Disk::new(1 << 20);
     let config = ReadPoolConfig { buffer_bytes: 0, ..Default::default() };
     let (pool, reads, mut completions) = start(&disk, &config);
@@ -217,7 +217,7 @@ fn buffers_are_bounded_and_held_for_as_long_as_a_block_lives() {
 }
 
 #[test]
-fn what_fails_is_an_error_for_all_who_wait_and_nothing_else() {
+fn a_failed_read_fails_only_its_waiters() {
     let disk = Disk::new(10_000);
     let (pool, reads, mut completions) = start(&disk, &ReadPoolConfig { helpers: 1, ..Default::default() });
     core(&reads, &mut completions, async {
@@ -244,7 +244,7 @@ fn what_fails_is_an_error_for_all_who_wait_and_nothing_else() {
 }
 
 #[test]
-fn a_disk_that_hangs_keeps_its_buffers_and_nobody_waiting() {
+fn a_hung_disk_holds_buffers_but_no_waiter() {
     let disk = Disk::new(1 << 20);
     let config = ReadPoolConfig { helpers: 1, wait_ms_max: 300, ..Default::default() };
     let (pool, reads, mut completions) = start(&disk, &config);
@@ -265,7 +265,7 @@ fn a_disk_that_hangs_keeps_its_buffers_and_nobody_waiting() {
 }
 
 #[test]
-fn two_cores_share_the_helpers_and_get_their_own_answers() {
+fn two_cores_share_helpers_without_mixing_answers() {
     let disk = Disk::new(1 << 22);
     let config = ReadPoolConfig { cores: 2, helpers: 3, depth: 2, ..Default::default() };
     let (pool, ends) = ReadPool::start(&config, vec![Arc::clone(&disk) as Arc<dyn Source>]).unwrap();

@@ -131,7 +131,7 @@ fn no_flipped_bit_ever_gives_a_wrong_byte() {
 }
 
 #[test]
-fn a_disk_that_cannot_read_is_an_error_for_whoever_reads_there() {
+fn an_unreadable_record_fails_only_its_reads() {
     let (disk, header, living, _) = written(true);
     let (log, _, found, _) = start(&disk, Some(header));
     assert_eq!(found.len(), living.len());
@@ -205,7 +205,7 @@ fn a_disk_that_cannot_write_refuses_and_recovers() {
 
 /// A disk that is shorter than the log gives an error on reading, not a signal.
 #[test]
-fn a_disk_that_shrank_is_an_error_and_no_signal() {
+fn a_shrunken_disk_gives_a_read_error() {
     let (disk, header, ..) = written(true);
     let (log, _, found, _) = start(&disk, Some(header));
     let last = found.iter().max_by_key(|record| record.location.offset()).unwrap();

@@ -56,7 +56,7 @@ fn runtime() -> tokio::runtime::Runtime {
 }
 
 #[test]
-fn what_is_appended_is_read_now_and_after_each_kind_of_end() {
+fn appended_records_are_read_after_every_shutdown() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store");
     let lens = [0, 1, 15, 16, 4000, 65_535, 65_536, 65_537, 200_000];
@@ -117,7 +117,7 @@ fn what_is_appended_is_read_now_and_after_each_kind_of_end() {
 }
 
 #[test]
-fn who_can_wait_leaves_a_buffer_and_is_told_of_room() {
+fn a_deferrable_append_waits_for_a_spare_buffer() {
     let directory = tempfile::tempdir().unwrap();
     let options = Options { unwritten_bytes_max: 4 * (256 << 10), ..options(8 << 20) };
     let opening = Log::open(&directory.path().join("store"), options).unwrap();
@@ -148,7 +148,7 @@ fn who_can_wait_leaves_a_buffer_and_is_told_of_room() {
 }
 
 #[test]
-fn a_filling_is_written_in_pieces_beside_others_and_grows() {
+fn a_record_grows_in_pieces_beside_others() {
     let directory = tempfile::tempdir().unwrap();
     let (log, ..) = open(&directory.path().join("store"), 8 << 20);
     let mut writer = log.writer(0, 0);
@@ -289,7 +289,7 @@ fn what_is_not_ours_is_said_and_left() {
 }
 
 #[test]
-fn a_file_of_version_1_goes_on_where_its_owner_goes_on_with_it() {
+fn version_1_files_open_only_where_accepted() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store");
     drop(open(&path, 2 << 20).0);
@@ -323,7 +323,7 @@ fn a_file_of_version_1_goes_on_where_its_owner_goes_on_with_it() {
 }
 
 #[test]
-fn a_second_process_is_refused_and_a_larger_size_grows_the_file() {
+fn a_log_file_is_locked_and_can_grow() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store");
     let (log, ..) = open(&path, 2 << 20);
@@ -339,7 +339,7 @@ fn a_second_process_is_refused_and_a_larger_size_grows_the_file() {
 }
 
 #[test]
-fn a_full_disk_is_one_clear_error_and_leaves_nothing() {
+fn a_full_disk_is_reported_and_leaves_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store");
     let error = Log::open(
@@ -382,7 +382,7 @@ fn a_log_without_a_file_works_alike() {
 }
 
 #[test]
-fn two_who_wait_share_a_write_and_nobody_waits_for_ever() {
+fn concurrent_waiters_share_a_write() {
     let directory = tempfile::tempdir().unwrap();
     let (log, ..) = open(&directory.path().join("store"), 8 << 20);
     let mut writer = log.writer(0, 0);
@@ -400,7 +400,7 @@ fn two_who_wait_share_a_write_and_nobody_waits_for_ever() {
 }
 
 #[test]
-fn bytes_beside_which_a_record_would_come_are_known() {
+fn identical_bytes_in_the_current_segment_are_found() {
     let (log, _) = LogRecovery::anonymous(options(2 << 20)).unwrap().recover(1, |_| true).unwrap();
     let mut writer = log.writer(0, 0);
     let bytes = body(1, 5000);

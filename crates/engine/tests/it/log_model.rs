@@ -358,7 +358,7 @@ fn runs(name: &str, default: u64) -> u64 {
 }
 
 #[test]
-fn nothing_acknowledged_is_lost_and_nothing_ended_comes_back() {
+fn acknowledged_records_survive_ended_ones_stay_gone() {
     let (mut deaths, mut crashes, mut frees, mut carried) = (0, 0, 0, 0);
     let first = runs("LOG_FIRST", 0);
     for seed in first..first + runs("LOG_RUNS", 150) {

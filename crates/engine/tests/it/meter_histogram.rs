@@ -156,7 +156,7 @@ engine::counters! {
 }
 
 #[test]
-fn counters_add_up_over_cores_and_do_not_mix() {
+fn counters_are_summed_over_cores_separately() {
     let set = CounterSet::<Many>::new(3);
     let writers: Vec<_> = (0..3)
         .map(|core| {

@@ -82,7 +82,7 @@ fn fill(shard: &mut Shard, object: NewObject<'_>, body: &[u8], tail: &[u8]) -> R
 }
 
 #[test]
-fn an_inserted_object_is_found_with_all_that_was_said() {
+fn an_inserted_object_is_found_complete() {
     let (store, mut shard) = small();
     let reader = store.reader(0);
     shard.insert(object(b"/one", BodyLength::Unknown), b"the body", b"the tail").unwrap();
@@ -110,7 +110,7 @@ fn an_inserted_object_is_found_with_all_that_was_said() {
 }
 
 #[test]
-fn bodies_of_every_size_and_framing_come_back_whole() {
+fn bodies_of_every_size_and_framing_round_trip() {
     let (store, mut shard) = small();
     let reader = store.reader(0);
     let most = store.object_bytes_max() as usize;
@@ -135,7 +135,7 @@ fn bodies_of_every_size_and_framing_come_back_whole() {
 }
 
 #[test]
-fn what_is_short_long_or_too_large_is_refused_and_counted() {
+fn bodies_of_wrong_length_are_refused_and_counted() {
     let (store, mut shard) = small();
     let reader = store.reader(0);
     shard.insert(object(b"/k", BodyLength::Unknown), b"old", b"").unwrap();
@@ -172,7 +172,7 @@ fn what_is_short_long_or_too_large_is_refused_and_counted() {
 }
 
 #[test]
-fn what_is_due_goes_and_a_refreshed_one_stays() {
+fn expired_objects_are_removed_refreshed_ones_stay() {
     let (store, mut shard) = small();
     for i in 0..100_u32 {
         let key = i.to_le_bytes();
@@ -194,7 +194,7 @@ fn what_is_due_goes_and_a_refreshed_one_stays() {
 }
 
 #[test]
-fn pins_keep_bytes_through_recycling_and_are_wanted_back() {
+fn pins_survive_recycling_and_are_asked_back() {
     let (store, mut shard) = small();
     let reader = store.reader(0);
     let size = store.object_bytes_max() as usize;
@@ -240,7 +240,7 @@ fn pins_keep_bytes_through_recycling_and_are_wanted_back() {
 }
 
 #[test]
-fn a_store_full_of_unfinished_objects_says_so_and_recovers() {
+fn a_store_full_of_unfinished_objects_recovers() {
     let (store, mut shard) = small();
     let mut fillings = Vec::new();
     let refused = loop {
@@ -295,7 +295,7 @@ fn a_turn_within_a_turn_is_our_mistake() {
 /// With a pinned object in each segment, and more to store than fits, eviction does not empty the store in
 /// vain.
 #[test]
-fn what_readers_hold_is_not_thrown_away_in_vain() {
+fn pinned_objects_do_not_empty_the_store() {
     const SEGMENTS: usize = 128;
     let config = StoreConfig {
         capacity_bytes: SEGMENTS as u64 * u64::from(SEGMENT),

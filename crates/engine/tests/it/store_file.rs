@@ -115,7 +115,7 @@ fn try_wait(shard: &mut Shard) -> Result<(), DurabilityError> {
 }
 
 #[test]
-fn a_store_many_times_larger_than_its_memory_keeps_everything_over_lives() {
+fn a_store_larger_than_memory_survives_restarts() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store");
     let (memory, bytes) = (8 << 20, 160 << 20);
@@ -229,7 +229,7 @@ fn what_was_dropped_replaced_or_refreshed_stays_so() {
 }
 
 #[test]
-fn what_is_good_for_long_outlives_five_files_of_what_comes_and_goes() {
+fn long_lived_objects_outlive_short_lived_churn() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store");
     let open = |now_s| open(&path, 4 << 20, 16 << 20, now_s);
@@ -285,7 +285,7 @@ fn what_is_good_for_long_outlives_five_files_of_what_comes_and_goes() {
 }
 
 #[test]
-fn a_file_that_is_full_gives_up_its_oldest_and_a_damaged_object_is_a_miss() {
+fn a_full_file_evicts_and_damaged_objects_miss() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store");
     let mut opened = open(&path, 4 << 20, 16 << 20, NOW_S);
@@ -355,7 +355,7 @@ fn helpers_read_whole_records_and_see_damage() {
 }
 
 #[test]
-fn a_file_too_small_for_the_cores_is_said_with_numbers() {
+fn a_file_too_small_for_cores_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let (config, file) = configs(&directory.path().join("store"), 1 << 30, 8 << 20);
     let config = StoreConfig { cores: 64, ..config };
@@ -375,7 +375,7 @@ fn many_cores_can_share_a_file() {
 }
 
 #[test]
-fn what_happens_while_the_file_is_read_is_not_undone_by_it() {
+fn changes_while_reading_the_file_are_kept() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store");
     let mut opened = open(&path, 8 << 20, 64 << 20, NOW_S);
@@ -463,7 +463,7 @@ fn check_after_warming(shard: &mut Shard, log: &Log, sequences: &BTreeSet<u64>) 
 }
 
 #[test]
-fn a_start_that_is_stopped_or_fails_leaves_the_file_and_goes_on_without() {
+fn a_failed_start_keeps_but_ignores_the_file() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store");
     let mut opened = open(&path, 8 << 20, 64 << 20, NOW_S);
@@ -488,7 +488,7 @@ fn a_start_that_is_stopped_or_fails_leaves_the_file_and_goes_on_without() {
 }
 
 #[test]
-fn on_the_second_request_only_what_is_asked_for_again_goes_to_the_file() {
+fn second_request_admission_keeps_only_repeated_objects() {
     let directory = tempfile::tempdir().unwrap();
     let (config, file) = configs(&directory.path().join("store"), 8 << 20, 64 << 20);
     let file = FileConfig { admission: Admission::SecondRequest, ..file };

@@ -123,7 +123,7 @@ impl Life {
 }
 
 #[test]
-fn a_younger_head_costs_no_body_and_outlives_its_object_s_own_time() {
+fn a_newer_head_costs_little_and_extends_lifetime() {
     let mut life = Life::new();
     life.insert(KEY, 1, NOW_S + 100);
     let before = life.log.usage().live_bytes;
@@ -147,7 +147,7 @@ fn a_younger_head_costs_no_body_and_outlives_its_object_s_own_time() {
 }
 
 #[test]
-fn what_was_dropped_or_replaced_after_it_got_a_head_stays_so() {
+fn heads_never_revive_dropped_or_replaced_objects() {
     let mut life = Life::new();
     life.insert(KEY, 1, NOW_S + 10_000);
     life.replace_head(1, NOW_S + 20_000);
@@ -170,7 +170,7 @@ fn what_was_dropped_or_replaced_after_it_got_a_head_stays_so() {
 }
 
 #[test]
-fn segments_come_and_go_and_no_object_comes_back_with_an_older_head() {
+fn no_object_returns_with_an_older_head() {
     let mut life = Life::new();
     let mut kept = 0;
     for round in 0..12_u64 {

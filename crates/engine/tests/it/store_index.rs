@@ -127,7 +127,7 @@ proptest! {
 }
 
 #[test]
-fn a_crowd_that_no_split_parts_is_refused_and_harms_nobody() {
+fn an_overfull_bucket_refuses_without_harming_others() {
     let mut run = Run::new(64);
     assert!(run.put(Hash::from_word(7 << 40), 1));
     // The hashes share their prefix, so they have the same page and home bucket at every depth.
@@ -140,7 +140,7 @@ fn a_crowd_that_no_split_parts_is_refused_and_harms_nobody() {
 }
 
 #[test]
-fn pages_that_were_split_are_reused_and_an_index_that_is_full_says_so() {
+fn split_pages_are_reused_until_the_index_fills() {
     let mut run = Run::new(40);
     let mut number = 0;
     let full = loop {

@@ -74,7 +74,7 @@ fn pattern(len: usize) -> Vec<u8> {
 }
 
 #[test]
-fn bytes_under_way_survive_the_reuse_of_their_segments() {
+fn bytes_in_flight_survive_segment_reuse() {
     // An object in one record, and one in extents of several segments.
     for len in [50_000, 400_000] {
         let (mut shard, reader) = open();
@@ -104,7 +104,7 @@ fn bytes_under_way_survive_the_reuse_of_their_segments() {
 }
 
 #[test]
-fn memory_is_renewed_once_for_what_was_lent_and_never_for_the_rest() {
+fn memory_is_renewed_once_for_lent_segments() {
     let (mut shard, reader) = open();
     churn(&mut shard, "before");
     assert_eq!(shard.store().usage().renewals, 0, "nothing was lent");

@@ -352,7 +352,7 @@ fn read_parts(list: &PartsList, log: &Log, found: &mut Vec<u8>) -> bool {
 }
 
 #[test]
-fn an_object_in_parts_is_whole_or_not_there() {
+fn an_object_in_parts_is_whole_or_absent() {
     let runs = std::env::var("PARTS_RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(6);
     let (mut whole, mut crashes, mut heads_alone) = (0, 0, 0);
     for seed in 1..=runs {

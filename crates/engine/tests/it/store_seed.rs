@@ -55,7 +55,7 @@ fn stored(hash_seed: Option<u64>, keys: &[Vec<u8>]) -> usize {
 }
 
 #[test]
-fn addresses_that_were_chosen_to_share_a_bucket_are_all_stored_under_another_seed() {
+fn another_seed_defeats_chosen_collisions() {
     let keys = aimed(0);
     assert!(stored(Some(0), &keys) < ADDRESSES, "they were chosen well");
     assert_eq!(stored(Some(1), &keys), ADDRESSES);
@@ -64,7 +64,7 @@ fn addresses_that_were_chosen_to_share_a_bucket_are_all_stored_under_another_see
 }
 
 #[test]
-fn a_store_on_a_file_has_the_seed_of_its_file() {
+fn a_store_takes_its_files_seed() {
     let directory = tempfile::tempdir().unwrap();
     let config = StoreConfig { capacity_bytes: 8 << 20, ..StoreConfig::default() };
     let hash = |name: &str| {

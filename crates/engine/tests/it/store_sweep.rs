@@ -29,7 +29,7 @@ proptest! {
     /// Objects present during the whole walk are seen exactly once, whatever is added and removed meanwhile;
     /// objects to drop are dropped; a step examines no more than its limit plus one page.
     #[test]
-    fn a_walk_sees_all_that_was_there_all_the_time(
+    fn a_sweep_sees_every_lasting_object_once(
         at_first in 0u32..6_000,
         between in 0u32..400,
         objects in 1usize..500,

@@ -144,7 +144,7 @@ fn read(store: &Arc<Store>, core: usize, stop: &AtomicBool, pins: &AtomicU64) {
 }
 
 #[test]
-fn what_is_read_is_one_object_whatever_the_owners_do() {
+fn readers_see_whole_objects_despite_concurrent_owners() {
     // Two owners and, on cores of their own, two readers: the epochs of all four must end.
     let config = StoreConfig {
         capacity_bytes: 4 * 24 * (16 << 10),

@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn one_answer_or_many_in_time_and_in_their_account() {
+    fn answers_must_fit_kind_time_and_account() {
         let mut requests = Requests::new(BYTES_MAX, 1);
         let one = open(&mut requests, &taken(Response::Singleton, 2), 1, 0);
         assert!(requests.find(one, 2, 1999).is_some());
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn those_whose_time_is_up_go_some_at_a_time() {
+    fn overdue_requests_are_closed_in_batches() {
         let mut requests = Requests::new(BYTES_MAX, 1);
         let (short, long) = (taken(Response::Singleton, 1), taken(Response::Singleton, 5));
         for _ in 0..10 {
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn who_fills_the_table_gets_no_more_and_others_still_do() {
+    fn a_requester_filling_the_table_blocks_nobody_else() {
         let mut requests = Requests::new(BYTES_MAX, 64);
         let taken = taken(Response::Singleton, 1);
         let mut now_ms = 0;

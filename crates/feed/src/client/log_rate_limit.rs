@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_second_has_so_many_lines_and_the_next_says_what_is_missing() {
+    fn log_lines_are_limited_and_omissions_counted() {
         let mut sparing = LogRateLimit::default();
         let lines: Vec<_> = (0..15).map(|at| sparing.admit_line(5_000 + at)).collect();
         assert_eq!(lines.iter().filter(|line| **line == Some(0)).count(), 10);

@@ -480,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_of_other_origins_are_refused_unless_they_are_listed() {
+    fn foreign_origins_are_refused_unless_listed() {
         let web = |list: &[&str], same_origin| crate::config::WebSocket {
             listen: ([127, 0, 0, 1], 0).into(),
             tls: None,

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_nonce_is_signed_by_each_kind_of_file() {
+    fn each_credentials_file_kind_signs_the_nonce() {
         let directory = tempfile::tempdir().expect("a directory");
         let pair = KeyPair::new_user();
         let seed = pair.seed().expect("it is ours");

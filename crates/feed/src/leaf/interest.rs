@@ -171,7 +171,7 @@ mod tests {
     /// A change is announced at once only for nodes that the walk has passed, and only for the hub's own
     /// account.
     #[test]
-    fn a_change_is_told_where_the_walk_has_been() {
+    fn a_change_is_announced_only_for_visited_nodes() {
         let mut tellers = Tellers::default();
         assert!(!tellers.listen(0));
         tellers.begin(3, 7, HubRules::default(), b"$LDS.x", Vec::new());

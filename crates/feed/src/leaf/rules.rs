@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_configured_here_is_denied_beside_what_the_hub_denies() {
+    fn local_and_hub_denies_both_apply() {
         let texts = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
         let remote = Remote {
             deny_imports: texts(&["in.secret.>"]),

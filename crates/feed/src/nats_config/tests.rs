@@ -161,7 +161,7 @@ fn json_is_such_a_file_too() {
 }
 
 #[test]
-fn what_is_not_honoured_is_named_with_its_line() {
+fn ignored_settings_are_listed_with_their_line() {
     let text = "port: 1\njetstream { store_dir: /tmp }\ncluster { port: 6222\n routes: [] }\nsyslog: true\nwebsocket { port: 1, no_tls: true, compression: true }\n";
     let (_, unhonoured) = read(text).unwrap();
     let lines: Vec<String> = unhonoured.iter().map(ToString::to_string).collect();
@@ -410,7 +410,7 @@ fn no_limit_and_the_default_have_numbers() {
 /// If a key occurs twice, the last entry counts, even if it is a block, as in nats-server's parser. The feed
 /// reports the first one.
 #[test]
-fn of_a_block_that_is_there_twice_the_last_counts() {
+fn the_last_duplicate_block_wins() {
     let text = "authorization { token: a }\nport: 1\nauthorization { token: b }\nport: 2\n\
                 accounts { A { users: [ {user: x, password: y} ] }\nA { users: [ {user: z, password: y} ] }, a { } }";
     let (options, unhonoured) = read(text).unwrap();
@@ -543,7 +543,7 @@ leafnodes {{
 }
 
 #[test]
-fn what_is_wrong_with_a_hub_has_its_line_and_shows_no_secret() {
+fn hub_faults_name_their_line_without_secrets() {
     let of = |remote: &str| faults(&format!("leafnodes {{ remotes = [\n{{ {remote} }}\n] }}"));
     for (remote, fault) in [
         (

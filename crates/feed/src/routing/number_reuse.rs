@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_is_free_when_those_that_may_name_it_have_ended() {
+    fn a_number_is_reused_after_its_readers_end() {
         let (mut marks, mut retired) = (Marks::default(), RetiredNumbers::default());
         let one = marks.begin();
         retired.add(&marks, 7);

@@ -153,7 +153,7 @@ fn a_pipeliner_that_reads_gets_all_its_answers() {
 /// A client that pipelines and begins to read only after the server has stopped reading from it gets all its
 /// answers.
 #[test]
-fn a_pipeliner_that_reads_late_is_paused_and_gets_all_its_answers() {
+fn a_paused_pipeliner_gets_all_its_answers() {
     let server = start(1, |config| {
         config.limits.max_pending = MAX_PENDING;
         // This client must not be cut, however busy the machine is.

@@ -45,7 +45,7 @@ impl Honest {
 const MORE_THAN_SOCKETS_HOLD: usize = 24 << 20;
 
 #[test]
-fn a_consumer_that_never_reads_holds_its_producer_for_a_while_and_is_cut() {
+fn a_consumer_that_never_reads_is_disconnected() {
     for loops in [1, 3] {
         let server = start(loops, |config| {
             config.limits.max_pending = 4 << 20;
@@ -109,7 +109,7 @@ fn a_stuck_consumer_holds_no_small_producer() {
 }
 
 #[test]
-fn a_slow_consumer_that_lives_slows_its_producer_and_loses_nothing() {
+fn a_slow_consumer_slows_its_producer_without_loss() {
     for loops in [1, 2] {
         let server = start(loops, |config| {
             config.limits.max_pending_total = 1 << 30;
@@ -143,7 +143,7 @@ fn a_slow_consumer_that_lives_slows_its_producer_and_loses_nothing() {
 }
 
 #[test]
-fn a_consumer_that_takes_nothing_for_too_long_is_cut() {
+fn the_write_deadline_disconnects_a_stuck_consumer() {
     let server = start(1, |config| config.limits.write_deadline = Duration::from_millis(100));
     let mut stuck = Client::new(&server);
     stuck.subscribe("s", "1");
@@ -173,7 +173,7 @@ fn who_does_not_answer_pings_is_closed() {
 }
 
 #[test]
-fn who_does_not_say_who_it_is_is_closed() {
+fn a_silent_client_hits_the_auth_timeout() {
     let server = start(1, |config| {
         config.authorization.token = Some(feed::identity::Secret::new("secret"));
         config.limits.auth_timeout = Duration::from_millis(20);

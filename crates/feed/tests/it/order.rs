@@ -37,7 +37,7 @@ fn read(payload_bytes: &[u8]) -> (usize, usize) {
 }
 
 #[test]
-fn every_consumer_gets_every_producer_s_messages_in_order() {
+fn messages_of_each_producer_arrive_in_order() {
     for loops in [1, 3] {
         // A consumer that reads must not count as stuck, however slow the machine is.
         let server =
@@ -104,7 +104,7 @@ fn every_consumer_gets_every_producer_s_messages_in_order() {
 /// After a consumer's PONG its subscription is known on all cores: any message published because of that PONG
 /// reaches it.
 #[test]
-fn a_pong_means_that_the_subscription_is_known_everywhere() {
+fn a_pong_confirms_the_subscription_on_all_cores() {
     let server = start(3, |_| {});
     let mut producers: Vec<Client> = (0..6).map(|_| Client::new(&server)).collect();
     let mut consumers: Vec<Client> = (0..6).map(|_| Client::new(&server)).collect();
@@ -170,7 +170,7 @@ fn a_group_shares_evenly_over_loops() {
 }
 
 #[test]
-fn requests_are_answered_or_told_that_nobody_is_there() {
+fn requests_get_an_answer_or_503() {
     for loops in [1, 2] {
         let server = start(loops, |_| {});
         let mut asker = Client::new(&server);

@@ -51,7 +51,7 @@ fn addresses(server: &Server) -> Vec<String> {
 }
 
 #[test]
-fn the_proxy_says_who_the_client_is_by_tcp_and_by_websocket() {
+fn the_proxy_header_gives_the_client_address() {
     let server = start(2, proxied);
     let (nats, web) = (server.addresses()[0], server.addresses()[1]);
     let mut clients = Vec::new();

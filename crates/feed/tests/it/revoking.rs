@@ -57,7 +57,7 @@ fn is_closed(mut client: Client, what: &str) {
 }
 
 #[test]
-fn who_is_gone_or_another_is_closed_on_every_core_and_nobody_else() {
+fn revoked_clients_are_closed_on_every_core() {
     let hash = "$2a$04$N9qo8uLOickgx2ZMRZoMyeIjZAgcfl7p92ldGxad68LJZdL17lhWy";
     let account = |name: &str, users| Account { name: name.to_owned(), users, ..Account::default() };
     let server = start(3, |config| {

@@ -109,7 +109,7 @@ fn a_denied_group_gets_nothing_by_wildcards() {
 
 /// GHSA-wh7g-5m82-pmhr: a plain deny holds for every queue group, whatever entries with groups allow.
 #[test]
-fn a_plain_deny_holds_beside_one_of_a_group() {
+fn a_plain_deny_applies_to_every_group() {
     let server = feed(1, &users("{subscribe: {deny: [\"admin.secret\", \"admin.secret workers\"]}}"));
     let mut att = client(&server, "att", "");
     att.send(b"SUB admin.secret auditors 1\r\nSUB admin.secret 2\r\n");

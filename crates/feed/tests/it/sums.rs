@@ -64,7 +64,7 @@ fn outputs_of_all_clients_together() {
 
 /// Each client has begun a message within its limits, and never ends it.
 #[test]
-fn messages_that_do_not_come_whole_of_all_clients_together() {
+fn unfinished_messages_count_towards_the_total_limit() {
     const PAYLOAD: usize = 1 << 20;
     let server = start(1, |config| {
         config.limits.max_pending_total = TOTAL;
@@ -138,7 +138,7 @@ fn connect(password: &str) -> String {
 /// The queue of password checks is bounded: clients beyond it are refused, clients that leave are not
 /// checked, and a later client is let in.
 #[test]
-fn passwords_wait_in_a_queue_that_is_bounded_and_leave_it_with_their_clients() {
+fn the_password_check_queue_is_bounded() {
     const CLIENTS: usize = 320;
     let server = start(1, |config| {
         with_hash(11)(config);

@@ -164,7 +164,7 @@ fn tools_ask_the_server() {
 }
 
 #[test]
-fn who_begins_to_listen_is_told_how_the_server_is() {
+fn a_new_statsz_subscriber_gets_current_figures() {
     let server = server();
     let mut admin = login(&server, "admin");
     admin.send(b"SUB $SYS.SERVER.*.STATSZ 1\r\n");

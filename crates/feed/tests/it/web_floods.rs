@@ -97,7 +97,7 @@ fn idle_connections_keep_no_upgrade_out() {
 /// Many clients hold an unfinished message of 60 KiB, and one client sends 100 KiB in two parts: that client
 /// is not cut, although it holds the most.
 #[test]
-fn who_goes_on_is_not_cut_for_who_does_not() {
+fn stalled_clients_are_cut_before_a_progressing_client() {
     const TOTAL: usize = 16 << 20;
     let server = start(1, |config| config.limits.max_pending_total = TOTAL);
     let begun = [HELLO, b"PUB x 70000\r\n", &[b'x'; 60_000]].concat();

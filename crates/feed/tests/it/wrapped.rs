@@ -104,7 +104,7 @@ async fn converse(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) {
 }
 
 #[test]
-fn tls_after_info_or_first_with_or_without_a_certificate() {
+fn tls_handshakes_work_before_and_after_info() {
     let certificates = certificates();
     let late = HandshakeFirst::After(Duration::from_millis(1));
     let early = HandshakeFirst::After(Duration::from_secs(600));

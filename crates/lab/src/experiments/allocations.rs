@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_planted_allocation_is_found_and_a_planted_null_is_not() {
+    fn a_planted_allocation_is_detected() {
         let verdict = |counted, refused| report(&[stretch(0, counted)], refused).verdicts[0].verdict;
         assert_eq!(verdict(0, true), Verdict::Holds);
         assert_eq!(verdict(1, true), Verdict::DoesNotHoldHere);
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn without_the_allocator_it_says_that_it_is_missing() {
+    fn a_missing_counting_allocator_is_reported() {
         // The tests of this crate use the system's allocator.
         assert!(matches!(run(&Options { quick: true, ..Options::default() }), Err(Refusal::Missing(_))));
     }

@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_planted_crossing_is_found_and_its_verdict_follows() {
+    fn a_planted_crossover_determines_the_verdict() {
         let found = |at: f64| {
             let lengths = planted(|n| n * n, |n| at * n);
             (crossing(&lengths, BUBBLE, STABLE), report(&lengths).verdicts[0].verdict)
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_planted_switch_is_found_and_a_smooth_cost_has_none() {
+    fn only_a_planted_switch_is_found() {
         let lengths = planted(|n| n, |n| if n > 20.0 { 9.0 * n } else { 5.0 * n });
         assert_eq!(switches(&lengths, STABLE), [(20, 21)]);
         assert_eq!(switches(&lengths, BUBBLE), []);

@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_planted_difference_is_found_and_a_planted_null_is_not() {
+    fn the_verdict_follows_the_planted_difference() {
         let squid = [1_000.0, 1_010.0, 990.0];
         assert_eq!(verdicts(&squid, &[45_000.0; 3])[0], Verdict::Holds);
         assert_eq!(verdicts(&squid, &[1_300.0; 3])[0], Verdict::HoldsWithAnotherFigure);
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn who_took_no_part_is_not_judged_and_who_is_doubtful_neither() {
+    fn absent_or_doubtful_peers_are_not_judged() {
         assert_eq!(
             verdicts(&[1_000.0; 3], &[9_000.0; 3])[1],
             Verdict::CannotBeTestedHere,

@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn planted_effects_are_found_and_planted_nulls_are_not() {
+    fn the_verdict_follows_the_planted_effects() {
         assert_eq!(planted(5.0, 1.1), Verdict::Holds);
         assert_eq!(planted(1.0, 1.0), Verdict::DoesNotHoldHere);
         assert_eq!(planted(5.0, 4.0), Verdict::DoesNotHoldHere);

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn each_is_there_once_in_the_order_of_the_list() {
+    fn claims_are_explained_once_in_order() {
         let numbers: Vec<u32> = ALL.iter().map(|one| one.claim[1..].parse().unwrap()).collect();
         assert_eq!(numbers, (1..=24).collect::<Vec<_>>());
     }

@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_planted_wall_is_found_and_a_planted_null_is_not() {
+    fn the_verdict_follows_the_planted_link_limit() {
         // 125 MB/s are 625,000 messages of 200 bytes, or with 400 bytes the published 312,500.
         assert_eq!(judged(&found(300e3, 900e3, 400.0)).0, Verdict::Holds);
         assert_eq!(judged(&found(600e3, 900e3, 200.0)).0, Verdict::HoldsWithAnotherFigure);

@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_planted_gain_of_one_core_is_found_and_a_planted_null_is_not() {
+    fn the_verdict_follows_the_planted_core_gain() {
         let one = [10_000.0, 10_100.0, 9_900.0];
         assert_eq!(verdict(&one, &[19_000.0; 3]), Verdict::Holds);
         assert_eq!(
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn each_cores_use_is_the_middle_of_its_rounds() {
+    fn core_use_is_the_median_of_rounds() {
         assert_eq!(middles(&[vec![0.1, 0.9], vec![0.3, 0.7], vec![0.2, 0.8]]), [0.2, 0.8]);
         let table = table(&graph(&[1e4; 3], &[2e4; 3]));
         assert_eq!(table.rows[0][5], "100 50");

@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn planted_effects_are_found_and_planted_nulls_are_not() {
+    fn the_verdict_follows_the_planted_effects() {
         assert_eq!(verdict(1.0, 3.0, 200.0), Verdict::Holds);
         assert_eq!(verdict(1.0, 3.0, 3.1), Verdict::HoldsWithAnotherFigure);
         assert_eq!(verdict(1.0, 1.0, 1.0), Verdict::DoesNotHoldHere);

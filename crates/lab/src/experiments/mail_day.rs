@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_planted_difference_is_found_and_a_planted_null_is_not() {
+    fn the_verdict_follows_the_planted_difference() {
         assert_eq!(verdict(&[9_000.0; 3], &[200.0; 3]), Verdict::Holds);
         assert_eq!(verdict(&[9_000.0; 3], &[1_000.0; 3]), Verdict::HoldsWithAnotherFigure);
         assert_eq!(verdict(&[280.0; 3], &[2.0; 3]), Verdict::HoldsWithAnotherFigure, "24 M a day");
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_readable_is_no_mail_and_without_a_peer_nothing_is_said() {
+    fn the_claim_needs_readable_mail_and_a_peer() {
         let lost = [found("ours", &[9_000.0; 3], Some((19, 20))), found("postfix", &[200.0; 3], None)];
         assert_eq!(judged(&lost).0, Verdict::DoesNotHoldHere);
         let alone = [found("ours", &[9_000.0; 3], Some((20, 20)))];

@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_planted_gain_is_found_and_a_planted_null_is_not() {
+    fn the_verdict_follows_the_planted_gain() {
         let slow = || found(10, 290.0, 0.97, 0.1, 0.1);
         let judged = |slow: SpeedFigures, fast: SpeedFigures| judged(&[slow, fast]).0;
         assert_eq!(judged(slow(), found(100, 600.0, 0.2, 1.9, 1.0)), Verdict::Holds);

@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_planted_gain_is_found_and_a_planted_null_is_not() {
+    fn the_verdict_follows_the_planted_gain() {
         let base = planted("base", &[100.0, 104.0, 96.0, 101.0, 99.0], 1.0);
         let against = |rates: &[f64], published| {
             let series = planted("other", rates, 1.0);
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn rounds_in_which_nothing_was_done_are_left_out() {
+    fn rounds_without_work_are_left_out() {
         let mut series = planted("s", &[100.0, 300.0], 0.5);
         series.samples.push(Sample::nothing("it died".into()));
         assert_eq!(middle(&rates(&series)), Some(200.0));

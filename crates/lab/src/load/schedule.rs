@@ -70,14 +70,14 @@ mod tests {
     }
 
     #[test]
-    fn constant_ones_lie_at_equal_distances_and_do_not_drift() {
+    fn constant_arrivals_are_equidistant_without_drift() {
         let distances = distances(Arrivals::Constant, 3.0, 3_000);
         assert!(distances.iter().all(|ns| (333_333_333..=333_333_334).contains(ns)));
         assert_eq!(distances.iter().sum::<u64>() / 1_000_000, 1_000_000);
     }
 
     #[test]
-    fn poisson_ones_have_the_mean_and_the_spread_of_an_exponential() {
+    fn poisson_arrivals_have_exponential_distances() {
         let distances = distances(Arrivals::Poisson, 1e6, 100_000);
         let mean = distances.iter().sum::<u64>() as f64 / 1e5;
         let variance = distances.iter().map(|ns| (*ns as f64 - mean).powi(2)).sum::<f64>() / 1e5;

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn one_unlucky_run_of_three_does_not_move_the_knee() {
+    fn an_unlucky_run_does_not_move_the_knee() {
         let mut unlucky = 0;
         let (held, broke) = bisect(&search(1_000.0, 1e6), |rate| {
             unlucky += 1;

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_line_comes_from_either_stream_and_absence_is_none() {
+    fn the_first_line_of_either_stream_is_returned() {
         assert_eq!(
             first_line(Command::new("sh").args(["-c", "echo; echo one; echo two"])),
             Some("one".into())

@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bound_inside_the_interval_is_too_noisy_to_say() {
+    fn a_bound_inside_the_interval_is_too_noisy() {
         let reference = [1.0; 7];
         let contender = [1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6];
         let ratio = Ratio::paired(&all(&contender), &all(&reference)).unwrap();
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn too_few_rounds_say_nothing_and_missing_ones_are_left_out() {
+    fn too_few_complete_rounds_are_too_noisy() {
         let ratio = Ratio::paired(&all(&[1.0, 1.0]), &all(&[2.0, 2.0])).unwrap();
         assert_eq!(Verdict::at_most(1.0, &ratio), Verdict::TooNoisy);
         let ratio = Ratio::paired(&[None, Some(3.0), Some(4.0)], &[Some(1.0), Some(0.0), Some(2.0)]).unwrap();
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn the_interval_covers_the_truth_about_as_often_as_it_says() {
+    fn the_interval_has_its_stated_coverage() {
         // Ratios are drawn from a known distribution with median 1. The interval of seven rounds must contain
         // 1 in clearly more than 80% of the runs. An interval that contains 1 in all of them is too wide.
         let mut draws = Draws::new(7);

@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_with_brackets_and_spaces_does_not_shift_the_fields() {
+    fn odd_process_names_do_not_shift_fields() {
         let line = "42 (a) b (c)) S 7 0 0 0 -1 4194560 1 2 3 4 100 20 3 4 10 -10 13 0 24 51175424 4766 99";
         let stat = parse_stat(line).unwrap();
         assert_eq!((stat.id, stat.parent, stat.user_ticks, stat.system_ticks), (42, 7, 103, 24));
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_grandchildren_reaped_children_and_all_threads_of_time() {
+    fn usage_counts_grandchildren_reaped_children_and_threads() {
         // One child burns CPU and is reaped; then a grandchild burns CPU and stays alive.
         let tree = shell(
             "sh -c 'i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done'; \
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dead_server_is_an_error_and_not_a_cheap_one() {
+    fn usage_of_an_ended_server_is_an_error() {
         let mut tree = shell("exit 3");
         wait_for("the end", || tree.ended().unwrap().is_some());
         assert!(matches!(tree.usage(), Err(TreeError::Ended(_))));

@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_is_known_and_any_other_byte_is_seen() {
+    fn a_changed_body_byte_is_detected() {
         for id in [0, 1, 2, 77] {
             let mut body = vec![0; bytes(id) as usize];
             fill(id, &mut body);

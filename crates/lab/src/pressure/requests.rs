@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn the_scan_asks_once_for_each_and_the_rest_stays_within() {
+    fn scanned_objects_are_requested_once() {
         let objects = 5_000;
         let mut seen: HashMap<u64, u32> = HashMap::new();
         for id in Requests::new(objects, 7).take(40_000) {

@@ -131,7 +131,7 @@ mod tests {
     use crate::report::{PlayKind, page};
 
     #[test]
-    fn the_page_of_a_kept_run_is_the_page_of_the_run() {
+    fn a_stored_run_renders_the_same_page() {
         let all = crate::experiments::all();
         let mut report = Report::default();
         let mut table = Table::new("Rows", &[("what", ""), ("how much", "ms")]);

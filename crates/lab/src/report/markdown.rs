@@ -191,7 +191,7 @@ mod tests {
         Experiment { name: "refused", run: |_| Err(Refusal::Missing("a disk".into())), ..TRIED };
 
     #[test]
-    fn each_claim_has_its_verdict_and_its_words_and_what_changed_only_where_it_does_not_hold() {
+    fn the_markdown_explains_each_claim_with_its_verdict() {
         static BOTH: [Experiment; 2] = [TRIED, REFUSED];
         let options = Options::default();
         let outcomes: Vec<Outcome> = BOTH.iter().map(|one| Outcome::of(one, &options)).collect();

@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_column_of_numbers_is_known_by_its_cells() {
+    fn numeric_columns_are_recognized_by_their_cells() {
         let mut table = Table::new("", &[("a", ""), ("b", ""), ("c", "")]);
         table.row(["1,024", "−0.5", "binary heap"]);
         table.row(["–", "+12%", "4 KiB"]);

@@ -347,7 +347,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_lie_where_the_scale_says_and_never_outside() {
+    fn values_map_to_the_scale_within_bounds() {
         let log = Axis::log("s", 1.0, 10_000.0);
         assert!((log.fraction(100.0) - 0.5).abs() < 1e-12);
         assert!(log.fraction(0.0).abs() < 1e-12 && (log.fraction(1e9) - 1.0).abs() < 1e-12);
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plot_has_its_axes_labels_curves_and_references() {
+    fn a_plot_draws_axes_curves_and_references() {
         let plot = Plot {
             x: Axis::linear("memory missing [KiB]", -64.0, 0.0, 16.0),
             left: Axis::log("runtime [s]", 1.0, 100.0),

@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_narrow_terminal_loses_the_last_columns_and_is_told() {
+    fn a_narrow_terminal_drops_and_names_columns() {
         let mut out = String::new();
         table(&mut out, &example(), 26);
         assert!(!out.contains("slow") && out.contains("0.505"), "{out}");

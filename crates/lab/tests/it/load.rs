@@ -80,7 +80,7 @@ fn each_request_is_answered_and_counted_once() {
 /// A planted stall of 100 ms is visible only from the due times. A generator that waits for answers sees one
 /// slow request; from the due times all requests are slow that were due meanwhile.
 #[test]
-fn a_planted_stall_is_in_the_corrected_percentiles_and_vanishes_from_the_others() {
+fn a_stall_shows_only_in_corrected_percentiles() {
     let stalled = Arc::new(AtomicBool::new(false));
     let began = Instant::now();
     // An HTTP connection takes one request at a time, so requests that are due during the stall wait.
@@ -185,7 +185,7 @@ fn a_slow_stream_is_not_taken_for_another() {
 }
 
 #[test]
-fn what_is_never_answered_counts_with_what_it_waited() {
+fn unanswered_requests_count_with_their_waiting_time() {
     // The server answers the first ten requests and then nothing.
     let address = server(|mut stream| {
         let mut buffer = [0; 1];
@@ -211,7 +211,7 @@ fn what_is_never_answered_counts_with_what_it_waited() {
 }
 
 #[test]
-fn servers_that_are_not_there_or_talk_nonsense_are_named() {
+fn absent_and_faulty_servers_are_reported() {
     let unused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     assert!(matches!(run(&Target::echo(unused, 1), &plan(10.0, 0.1)), Err(LoadError::Connect { .. })));
 

@@ -59,7 +59,7 @@ fn without_names_it_lists_what_there_is() {
 
 /// A run with a small custom size takes the same path as the article's, in a second.
 #[test]
-fn a_run_gives_json_on_stdout_and_a_page_in_a_file() {
+fn a_run_writes_json_and_a_page() {
     let directory = tempfile::tempdir().expect("a directory");
     let page = directory.path().join("report.html");
     let ended = run(program(&["bheap-layout", "bheap-sim", "--quick", "--items", "20000", "--json"])
@@ -87,7 +87,7 @@ fn a_run_gives_json_on_stdout_and_a_page_in_a_file() {
 }
 
 #[test]
-fn text_is_for_people_and_has_no_colour_where_there_is_no_terminal() {
+fn piped_text_output_has_no_colour() {
     let ended = run(&mut program(&["bheap-sim", "--items", "5000", "--page-bytes", "512"]));
     assert_eq!((ended.code, ended.stderr.as_str()), (0, ""));
     for part in ["Claim: ", "Source: P.-H. Kamp", "pages resident", "Notes"] {
@@ -97,7 +97,7 @@ fn text_is_for_people_and_has_no_colour_where_there_is_no_terminal() {
 }
 
 #[test]
-fn what_makes_no_sense_is_2_and_says_what_would_be_right() {
+fn invalid_usage_exits_2_with_a_hint() {
     for (arguments, says) in [
         (&["bheep-sim"][..], "perhaps `bheap-sim`"),
         (&["nonsense"], "lab list"),
@@ -118,7 +118,7 @@ fn what_makes_no_sense_is_2_and_says_what_would_be_right() {
 
 /// An unwritable file is reported before the measurement, not after it.
 #[test]
-fn a_page_that_cannot_be_written_is_1_and_nothing_is_run() {
+fn an_unwritable_page_fails_before_the_run() {
     let ended = run(&mut program(&["bheap-sim", "--html", "/nonexistent/report.html"]));
     assert_eq!((ended.code, ended.stdout.as_str()), (1, ""));
     assert!(ended.stderr.contains("cannot write /nonexistent/report.html"), "{}", ended.stderr);
@@ -195,7 +195,7 @@ fn mail_through_cables() {
 }
 
 #[test]
-fn claims_verdicts_and_words_go_into_a_markdown_file() {
+fn claims_and_verdicts_are_written_as_markdown() {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("README.md");
     let html = directory.path().join("index.html");

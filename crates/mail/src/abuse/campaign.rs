@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn mails_that_differ_in_code_and_name_are_alike() {
+    fn personalized_mails_of_a_campaign_are_alike() {
         assert!(alike(&code("481 516", "Ann"), &code("234 200", "Benjamin")) >= BANDS_ALIKE);
     }
 

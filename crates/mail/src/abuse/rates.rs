@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn half_a_minutes_worth_may_come_at_once_and_then_the_rate() {
+    fn the_rate_allows_a_half_minute_burst() {
         let table = RateTable::new(60);
         let paces: Vec<RateVerdict> = (0..40).map(|_| table.charge(|| 7, 1_000_000)).collect();
         assert_eq!(paces.iter().filter(|pace| **pace == RateVerdict::Fine).count(), 15);

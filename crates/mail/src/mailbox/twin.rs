@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mail_lies_once_in_each_inbox_of_its_recipients() {
+    fn a_mail_is_stored_once_per_inbox() {
         let twin = twin(Retention::default());
         let mut events = twin.events();
         let ids = twin.deliver_at(1, "b@x", &to(&["bob", "BOB+x", "eve@other.test"]), MAIL).unwrap();
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_or_for_nobody_is_refused() {
+    fn oversized_or_unaddressed_mail_is_refused() {
         let twin = twin(Retention { mail_bytes_max: 3, ..Retention::default() });
         assert!(matches!(twin.deliver_at(0, "", &to(&["bob"]), b"four"), Err(Unavailable::Refused(_))));
         assert!(matches!(twin.deliver_at(0, "", &[], b"a"), Err(Unavailable::Refused(_))));

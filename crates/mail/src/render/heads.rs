@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_ends_at_its_bound_and_the_next_one_stays() {
+    fn a_long_field_is_cut_at_its_bound() {
         let long = "x".repeat(FIELD_BYTES_MAX);
         let (count, bytes, is_whole) = read(&format!("X: {long}\r\n {long}\r\nSubject: y\r\n\r\nbody"));
         assert_eq!((count, is_whole), (2, false));

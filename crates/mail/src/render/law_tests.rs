@@ -148,7 +148,7 @@ fn nested_links_do_not_copy_each_other() {
 }
 
 #[test]
-fn a_sender_of_megabytes_is_shown_as_far_as_fields_go() {
+fn huge_sender_fields_are_cut() {
     for sender in ["a@b, ".repeat(800_000), "a ".repeat(2_000_000), "x".repeat(4_000_000)] {
         let raw = format!("From: {sender}\r\nSubject: here\r\n\r\nbody");
         hold(&raw, u64::MAX);

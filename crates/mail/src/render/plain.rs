@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_stands_apart_in_a_browser_stands_apart_here() {
+    fn html_blocks_stay_apart_as_plain_text() {
         for (html, text) in [
             ("<h1>Sale</h1><p>All &amp; everything</p>", "Sale\nAll & everything\n"),
             (

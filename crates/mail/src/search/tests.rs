@@ -126,7 +126,7 @@ fn a_fault_says_what_would_be_right() {
 }
 
 #[test]
-fn a_cursor_goes_on_where_it_stopped_though_mail_came_and_went() {
+fn a_cursor_continues_despite_new_and_deleted_mail() {
     let twin = Twin::new(Retention { per_inbox_max: 10_000, ..Retention::default() }, "night.test");
     let deliver = |n: usize| {
         twin.deliver_at(BASE_MS, "", &["bob".to_owned()], format!("Subject: {n}\r\n\r\n").as_bytes())

@@ -85,7 +85,7 @@ pub(crate) fn core_beside(cores: usize, config: Config) -> (Log, Rc<Core>, Vec<R
 /// A mail that waits for room is counted against its rates only once. Counting each retry once made a mail
 /// exceed its own rate.
 #[test]
-fn a_mail_that_waits_for_room_is_held_against_the_rates_once() {
+fn a_waiting_mail_is_charged_once() {
     // The burst is half a minute's worth, which is one mail.
     let rates = Rates { subject_mails_per_minute: 2, ..Rates::default() };
     let (_log, core, _told) = core_of(Config { rates, store_bytes: STORE_BYTES_MIN, ..Config::default() });
@@ -182,7 +182,7 @@ async fn receive(core: &Core, session: &mut Session, parts: &[String]) {
 }
 
 #[test]
-fn a_steady_session_allocates_what_stays_of_a_mail_and_little_else() {
+fn a_steady_session_allocates_little_per_mail() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let mut allocations = Allocations::new().expect("the counting allocator");

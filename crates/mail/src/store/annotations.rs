@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_note_is_read_back_as_it_was_written() {
+    fn a_note_is_read_back_unchanged() {
         let tags = ["late", "grüße", ""].map(str::to_owned).into();
         let note = Note { read: true, tags };
         assert_eq!(Note::decode(note.flags(), &note.payload()), note);
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_note_is_written_so_often_and_no_more() {
+    fn writes_of_a_note_are_bounded() {
         let mut notes = Notes::default();
         for time in 0..TIMES_MAX {
             assert!(notes.may_write(MailId(1)), "{time}");

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn who_lets_go_before_the_mail_is_heard_of_is_counted() {
+    fn a_release_before_the_mail_is_counted() {
         let mut letters = DeliveryRefs::default();
         assert!(!letters.release(MailId(7)));
         assert!(!letters.release(MailId(7)));

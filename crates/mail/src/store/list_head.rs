@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_kept_than_a_line_may_have() {
+    fn a_long_subject_is_cut() {
         let mail = format!("Subject: {}\r\n\r\n", "x".repeat(5000));
         assert_eq!(fields(mail.as_bytes()).subject.len(), FIELD_BYTES_MAX);
     }

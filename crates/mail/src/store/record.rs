@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_back_and_every_cut_wants_more() {
+    fn a_record_reads_back_only_when_whole() {
         let meta = Meta { arrived_ms: 7, envelope_from: "a@b", from: b"A <a@b>", subject: b"\xffx" };
         let mut bytes = Vec::new();
         meta.encode(&[recipient(1, "ann"), recipient(2, "ben")], &mut bytes);
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn the_parts_of_a_large_mail_are_named_in_order() {
+    fn a_large_mail_lists_its_parts_in_order() {
         let meta = Meta { arrived_ms: 7, envelope_from: "a@b", from: b"A", subject: b"x" };
         let mut bytes = Vec::new();
         meta.encode(&[recipient(1, "ann")], &mut bytes);

@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_body_is_found_until_another_takes_its_place() {
+    fn a_body_is_found_until_replaced() {
         let mut bodies = RecentBodies::default();
         let body = SharedBody { location: 1, record_bytes: 700, at: 100, bytes: 600 };
         assert_eq!(bodies.find(0, 0), None, "an empty place is none of hash 0");
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mail_is_split_at_its_first_empty_line() {
+    fn a_mail_splits_at_its_first_empty_line() {
         let mail = format!("Subject: a\r\n\r\n{}\r\n\r\nx", "b".repeat(BODY_BYTES_MIN));
         let (head, body) = split(mail.as_bytes()).expect("long enough");
         assert_eq!(head, b"Subject: a\r\n\r\n");

@@ -26,7 +26,7 @@ fn fault(site: &Site, method: &str, path: &str, body: &str, status: u16) -> Stri
 }
 
 #[test]
-fn every_fault_of_the_api_is_json_and_says_what_would_be_right() {
+fn api_errors_are_json_with_a_hint() {
     let site = Site::new();
     let id = site.deliver("ann", "Subject: x\r\n\r\n");
     for (path, words) in [
@@ -53,7 +53,7 @@ fn every_fault_of_the_api_is_json_and_says_what_would_be_right() {
 }
 
 #[test]
-fn a_wait_begins_and_deletes_as_it_is_told() {
+fn a_wait_honours_since_and_delete() {
     let site = Site::new();
     for since in
         ["2001-01-01", "2001-01-01T00:00:00Z", "2001-01-01T00:00:00%2B01:00", "1000000000", "1000000000000"]
@@ -70,7 +70,7 @@ fn a_wait_begins_and_deletes_as_it_is_told() {
 }
 
 #[test]
-fn no_field_of_the_api_is_more_than_one_line() {
+fn api_values_with_line_breaks_are_refused() {
     let site = Site::new();
     let two = "x\r\nBcc: z@z.test";
     for (path, body, name) in [
@@ -115,7 +115,7 @@ fn no_field_of_the_api_is_more_than_one_line() {
 }
 
 #[test]
-fn an_attachment_is_had_by_its_name_and_the_source_as_text() {
+fn attachments_by_name_and_raw_source_are_served() {
     let site = Site::new();
     let raw = "Subject: x\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n\r\nsee\r\n--b\r\n\
                Content-Type: text/csv\r\nContent-Disposition: attachment; filename=\"order 7.csv\"\r\n\r\none,two\r\n--b--\r\n";
@@ -143,7 +143,7 @@ fn to_many(site: &Site) -> Vec<String> {
 }
 
 #[test]
-fn m15_a_mail_to_many_is_one_over_all_with_all_its_recipients() {
+fn m15_a_mail_to_many_inboxes_is_listed_once() {
     let site = Site::new();
     let ids = to_many(&site);
     let bcc = json!([{ "Name": "", "Address": "dan@night.test" }]);
@@ -193,7 +193,7 @@ fn m15_a_mail_to_many_is_one_over_all_with_all_its_recipients() {
 }
 
 #[tokio::test]
-async fn m15_over_all_a_mail_to_many_arrives_once_and_goes_once() {
+async fn m15_a_mail_to_many_sends_each_event_once() {
     let site = Site::new();
     let stream = tokio::net::TcpStream::connect(site.web.address()).await.unwrap();
     let url = format!("ws://{}/api/events", site.web.address());
@@ -214,7 +214,7 @@ async fn m15_over_all_a_mail_to_many_arrives_once_and_goes_once() {
 
 /// The preview of a mail is computed once, however often and in whichever lists it is shown.
 #[test]
-fn a_mail_is_taken_apart_once_for_all_lists() {
+fn a_preview_is_computed_once_for_all_lists() {
     let site = Site::new();
     let ids = to_many(&site);
     for number in 0..120 {
@@ -276,7 +276,7 @@ fn m21_mailhogs_clients_are_answered() {
 }
 
 #[test]
-fn who_asks_from_a_network_of_readers_sees_all_and_through_a_strangers_proxy_nobody() {
+fn only_reader_networks_see_all_without_a_token() {
     let network = |text: &str| -> Network { text.parse().unwrap() };
     // The request counts as remote, so a token is required.
     let token = || Some(Token::new("0123456789abcdef").unwrap());

@@ -19,7 +19,7 @@ use crate::{
 
 /// HTML over a limit is shown as text; one tag with 60,000 attributes once blocked the server for 11 s.
 #[test]
-fn html_over_a_bound_is_shown_as_text_and_said() {
+fn oversized_html_is_shown_as_text() {
     let site = Site::new();
     let attributes: String = (0..60_000).map(|n| format!(" a{n}=1")).collect();
     let id = site.deliver(
@@ -79,7 +79,7 @@ fn no_event_brings_another_inboxs_mail() {
 
 /// Tags, the list of tag names, and read flags are visible only to clients that may see the mail's inbox.
 #[test]
-fn tags_and_marks_are_of_those_who_may_see_the_mail() {
+fn tags_and_read_flags_respect_inbox_access() {
     let site = Site::new();
     let (ann, ben) = (site.deliver("ann", "Subject: a\r\n\r\n"), site.deliver("ben", "Subject: b\r\n\r\n"));
     let of = |local: &str, path: &str| format!("/inbox/{local}@night.test/api/v1/{path}");
@@ -166,7 +166,7 @@ fn bodies_have_a_bound_in_sum() {
 
 /// A list of whole mails is built mail by mail; built all at once, 99 mails took 400 MB for each client.
 #[test]
-fn a_list_of_whole_mails_is_made_mail_by_mail() {
+fn a_full_list_is_built_mail_by_mail() {
     let site = Site::with(Config { http_bytes_max: 2 << 20, ..Config::default() });
     for n in 0..99 {
         site.deliver("ann", &format!("Subject: mail {n}\r\n\r\n{}", "text ".repeat(20_000)));

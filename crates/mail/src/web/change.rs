@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_form_says_what_and_where_to_go_then() {
+    fn a_form_redirects_only_within_its_inbox() {
         let wish = ChangeForm::read(b"do=delete&id=a&id=b&x=y&back=%2Finbox%2Fann%40x%3Fskip%3D100").unwrap();
         assert_eq!(
             (&*wish.what, wish.ids.len(), &*wish.redirect_path("/inbox/ann@x")),

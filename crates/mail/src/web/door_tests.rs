@@ -273,7 +273,7 @@ fn every_door_lets_in_whom_it_should() {
 }
 
 #[test]
-fn names_are_ours_if_they_are_addresses_or_were_said_to_be() {
+fn only_addresses_and_configured_hosts_are_served() {
     let house = TestSite::new();
     for (host, ours) in [
         ("127.0.0.1:8025", true),
@@ -383,7 +383,7 @@ fn a_silent_proxy_closes_all_mail() {
 /// A token still gives access to all mail after a silent proxy is recognized. A proxy that names its clients
 /// does not count as silent.
 #[test]
-fn no_sign_closes_all_mail_for_who_has_a_token() {
+fn a_token_opens_all_mail_behind_a_proxy() {
     let house = site("127.0.0.1:0", Config { token: Some(Token::new(TOKEN).unwrap()), ..Config::default() });
     let token = format!("Authorization: {TOKEN}\r\n");
     written(&house, "GET / HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n");

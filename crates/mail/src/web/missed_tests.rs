@@ -149,7 +149,7 @@ fn get(web: &Web, path: &str) -> serde_json::Value {
 
 /// A wait looks up once when it begins, and again whenever it missed events.
 #[test]
-fn a_wait_finds_a_mail_whose_event_was_lost() {
+fn a_wait_finds_mail_after_lost_events() {
     for (loss, arrives_after, is_told) in
         [(Loss::Lag, 1, false), (Loss::BeforeTheBroadcast, 1, false), (Loss::Lag, 2, true)]
     {
@@ -162,7 +162,7 @@ fn a_wait_finds_a_mail_whose_event_was_lost() {
 /// A waiting list looks up once, again after it has subscribed, and whenever a mail arrives or events were
 /// missed.
 #[test]
-fn a_list_that_waits_finds_it_too_and_does_not_give_up_early() {
+fn a_waiting_list_finds_mail_despite_lost_events() {
     for (loss, arrives_after, is_told) in [
         (Loss::Lag, 1, false),
         (Loss::Lag, 2, false),
@@ -177,7 +177,7 @@ fn a_list_that_waits_finds_it_too_and_does_not_give_up_early() {
 }
 
 #[test]
-fn who_hears_a_stream_is_told_that_something_was_missed() {
+fn a_stream_announces_missed_events() {
     let web = LossyMailboxes::serve(Loss::Lag, 0, false);
     for (path, expected) in [
         ("/api/v2/domains/public/stream/ann", "event: missed"),

@@ -21,7 +21,7 @@ fn noted(store: &Mailstore) -> BTreeMap<MailId, RecoveredNote> {
 }
 
 #[test]
-fn read_marks_and_tags_survive_a_kill_and_go_with_their_mail() {
+fn read_flags_and_tags_survive_a_kill() {
     let with_cores = |cores: usize| Config { cores: vec![first_processor(); cores], ..config() };
     let mut disk = SimulatedDisk::new(SEGMENTS_AT + config().store_bytes);
     let mut header = None;

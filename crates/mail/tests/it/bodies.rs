@@ -40,7 +40,7 @@ fn on_file(directory: &tempfile::TempDir) -> Config {
 }
 
 #[test]
-fn a_body_lies_once_and_outlives_the_mail_that_brought_it() {
+fn a_shared_body_outlives_its_first_mail() {
     const MAILS: usize = 500;
     let directory = tempfile::tempdir().unwrap();
     let server = Server::start(on_file(&directory)).unwrap();
@@ -62,7 +62,7 @@ fn a_body_lies_once_and_outlives_the_mail_that_brought_it() {
 }
 
 #[test]
-fn what_differs_is_kept_and_sharing_can_be_off() {
+fn body_sharing_is_exact_and_optional() {
     for share_bodies in [true, false] {
         let server = Server::start(Config { share_bodies, ..config() }).unwrap();
         let store = server.mailstore();
@@ -75,7 +75,7 @@ fn what_differs_is_kept_and_sharing_can_be_off() {
 }
 
 #[test]
-fn a_body_is_never_looked_for_in_another_segment() {
+fn bodies_are_shared_within_a_segment_only() {
     // Some 1.6 MiB between two equal bodies, so that the segment of 16 MiB often changes between them.
     let server = Server::start(Config { cores: vec![first_processor()], ..config() }).unwrap();
     let store = server.mailstore();
@@ -91,7 +91,7 @@ fn a_body_is_never_looked_for_in_another_segment() {
 }
 
 #[test]
-fn what_is_gathered_at_a_start_has_its_body_again() {
+fn mails_gathered_at_start_keep_their_body() {
     let directory = tempfile::tempdir().unwrap();
     // Each run leaves a nearly empty segment; the next start gathers their records.
     for life in 0..12 {

@@ -19,7 +19,7 @@ const STORE_BYTES: u64 = 128 << 20;
 const TRIES: usize = 400;
 
 #[test]
-fn a_full_disk_is_told_to_the_sender_and_forgotten_when_it_has_room() {
+fn a_full_disk_is_reported_until_space_returns() {
     for durability in [Durability::Process, Durability::Power] {
         let disk = SimulatedDisk::new(SEGMENTS_AT + STORE_BYTES);
         let config =

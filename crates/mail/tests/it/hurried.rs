@@ -26,7 +26,7 @@ fn until(store: &Mailstore, is_so: impl Fn(&Mailstore) -> bool) {
 }
 
 #[test]
-fn an_earlier_end_survives_a_kill_and_so_does_the_end() {
+fn an_early_expiry_survives_a_kill() {
     let config = config();
     let disk = SimulatedDisk::new(SEGMENTS_AT + config.store_bytes);
     let server = Server::start_on(config.clone(), Arc::new(disk.clone()) as Arc<dyn Disk>, None).unwrap();

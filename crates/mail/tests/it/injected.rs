@@ -56,7 +56,7 @@ fn received_from(server: &Server) -> Vec<String> {
 }
 
 #[test]
-fn a_mail_by_the_api_says_who_handed_it_over() {
+fn an_api_mail_records_the_client_address() {
     for (proxies, who) in [(&["127.0.0.0/8"][..], "192.0.2.7"), (&[], "127.0.0.1")] {
         let server = Server::start(config()).unwrap();
         let web = pages(&server, proxies);
@@ -135,7 +135,7 @@ fn a_banned_address_costs_no_handshake() {
 /// Any address that SMTP accepts can be opened: on its page, by the API, and by the name that each of them
 /// shows.
 #[test]
-fn a_quoted_local_part_is_an_inbox_that_opens() {
+fn a_quoted_local_part_opens_its_inbox() {
     let server = Server::start(config()).unwrap();
     let web = pages(&server, &[]);
     let agent: ureq::Agent = ureq::Agent::config_builder().max_redirects(0).build().into();

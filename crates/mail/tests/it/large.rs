@@ -105,7 +105,7 @@ fn by_chunks<S: std::io::Read + std::io::Write>(
 }
 
 #[test]
-fn mails_are_whole_on_both_sides_of_each_border() {
+fn mails_at_part_borders_are_whole() {
     let server = Server::start(roomy()).unwrap();
     let store = server.mailstore();
     let mut client = greeted(server.addresses().smtp);
@@ -138,7 +138,7 @@ fn mails_are_whole_on_both_sides_of_each_border() {
 }
 
 #[test]
-fn beyond_the_size_it_is_552_and_nothing_stays() {
+fn an_oversized_mail_gets_552_and_leaves_nothing() {
     let limits = Limits { mail_bytes_max: 2 << 20, ..config().limits };
     let server = Server::start(Config { limits, ..roomy() }).unwrap();
     let before = server.log_usage().live_bytes;
@@ -226,7 +226,7 @@ fn what_is_not_whole_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_large_mail_of_several_inboxes_lives_and_goes_as_one_across_restarts() {
+fn a_large_shared_mail_survives_restarts() {
     let directory = tempfile::tempdir().unwrap();
     let store_at = Store::File(directory.path().join("mail.store"));
     for cores in [1, 2] {
@@ -264,7 +264,7 @@ fn a_large_mail_of_several_inboxes_lives_and_goes_as_one_across_restarts() {
 }
 
 #[test]
-fn for_want_of_room_whole_mails_go_the_oldest_first() {
+fn a_full_store_drops_whole_oldest_mails() {
     let directory = tempfile::tempdir().unwrap();
     let limits = Limits { mail_bytes_max: 32 << 20, ..config().limits };
     let config = Config {
@@ -335,7 +335,7 @@ fn a_damaged_part_is_said_and_never_shown() {
 }
 
 #[test]
-fn a_disk_that_gets_full_in_the_middle_is_said_and_keeps_nothing() {
+fn a_full_disk_mid_mail_leaves_nothing() {
     let disk = SimulatedDisk::new(SEGMENTS_AT + STORE_BYTES);
     let limits = Limits { room_time_max: Duration::from_millis(100), ..roomy().limits };
     let config = Config { cores: vec![first_processor()], limits, ..roomy() };
@@ -366,7 +366,7 @@ fn a_disk_that_gets_full_in_the_middle_is_said_and_keeps_nothing() {
 }
 
 #[test]
-fn what_is_not_whole_takes_half_of_the_store_at_most() {
+fn unfinished_mails_take_at_most_half_the_store() {
     let limits = Limits { mail_bytes_max: 32 << 20, ..config().limits };
     let server = Server::start(Config { limits, store_bytes: 128 << 20, ..config() }).unwrap();
     // Unfinished mails of one address may take a quarter of the store.

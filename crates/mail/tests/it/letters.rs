@@ -42,7 +42,7 @@ fn over_all(store: &Mailstore) -> Vec<(MailId, u16)> {
 }
 
 #[test]
-fn m15_what_some_inboxes_let_go_of_survives_a_kill_and_the_others_mail_too() {
+fn m15_deletes_of_some_inboxes_survive_a_kill() {
     let disk = SimulatedDisk::new(SEGMENTS_AT + config().store_bytes);
     let server = Server::start_on(with_cores(2), Arc::new(disk.clone()) as Arc<dyn Disk>, None).unwrap();
     let header = server.store_header();
@@ -95,7 +95,7 @@ fn m15_what_some_inboxes_let_go_of_survives_a_kill_and_the_others_mail_too() {
 }
 
 #[test]
-fn m15_a_mail_to_a_thousand_is_one_and_who_is_too_many_is_told_to_come_again() {
+fn m15_recipients_over_a_thousand_get_452() {
     let server = Server::start(with_cores(2)).unwrap();
     let store = server.mailstore();
     let mut client = greeted(server.addresses().smtp);

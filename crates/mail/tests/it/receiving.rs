@@ -14,7 +14,7 @@ use mail::{
 };
 
 #[test]
-fn a_mail_that_got_its_250_can_be_read() {
+fn an_accepted_mail_can_be_read() {
     let server = Server::start(config()).unwrap();
     let store = server.mailstore();
     let mut client = greeted(server.addresses().smtp);
@@ -120,7 +120,7 @@ fn pipelined_mails_are_answered_in_order() {
 }
 
 #[test]
-fn several_recipients_share_a_mail_and_let_go_of_it_one_by_one() {
+fn recipients_share_a_mail_until_each_deletes_it() {
     let directory = tempfile::tempdir().unwrap();
     let config = Config {
         store: Store::File(directory.path().join("mail.store")),
@@ -174,7 +174,7 @@ fn several_recipients_share_a_mail_and_let_go_of_it_one_by_one() {
 }
 
 #[test]
-fn a_restart_brings_back_what_was_there_and_nothing_else() {
+fn a_restart_brings_back_only_live_mails() {
     for durability in [Durability::Process, Durability::Power] {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("mail.store");
@@ -263,7 +263,7 @@ fn mails_go_by_age_and_by_count() {
 }
 
 #[test]
-fn a_full_store_forgets_its_oldest_and_refuses_nobody() {
+fn a_full_store_drops_its_oldest_mails() {
     // Each mail is stored whole, though their bodies are equal (`share_bodies` is off).
     let config = Config { store_bytes: 128 << 20, share_bodies: false, ..config() };
     let server = Server::start(config).unwrap();
@@ -346,7 +346,7 @@ fn what_is_too_large_is_refused_early() {
 }
 
 #[test]
-fn bad_lines_are_answered_and_bad_peers_sent_away() {
+fn too_many_bad_lines_end_the_session() {
     let server = Server::start(config()).unwrap();
     let mut client = greeted(server.addresses().smtp);
     client.send(b"NOOP\nNO\rOP\r\nNO\0OP\r\nNO\xffOP\r\n");
@@ -381,7 +381,7 @@ fn a_mail_that_breaks_off_leaves_nothing() {
 }
 
 #[test]
-fn only_listed_domains_are_taken_where_there_is_a_list() {
+fn only_listed_domains_are_accepted() {
     let config = Config { domains: vec!["here.test".to_owned()], ..config() };
     let server = Server::start(config).unwrap();
     let mut client = greeted(server.addresses().smtp);
@@ -391,7 +391,7 @@ fn only_listed_domains_are_taken_where_there_is_a_list() {
 }
 
 #[test]
-fn who_is_silent_is_sent_away_and_a_drain_says_why() {
+fn silent_and_drained_sessions_get_421() {
     let limits = Limits { command_time_max: Duration::from_millis(100), ..config().limits };
     let server = Server::start(Config { limits, ..config() }).unwrap();
     let mut client = connect(server.addresses().smtp);
@@ -567,7 +567,7 @@ fn counted(server: &Server, name: &str) -> String {
 }
 
 #[test]
-fn an_address_that_connects_too_often_is_slowed_and_then_refused() {
+fn frequent_connections_are_delayed_then_refused() {
     let tarpit = Duration::from_millis(300);
     // Half a minute's worth may come at once: four connections; the third and fourth are near the rate.
     let rates = Rates { connections_per_minute: 8, tarpit, ..Rates::default() };
@@ -597,7 +597,7 @@ fn an_address_that_connects_too_often_is_slowed_and_then_refused() {
 }
 
 #[test]
-fn a_session_near_its_rate_waits_in_the_tarpit_and_loses_nothing() {
+fn the_tarpit_delays_sessions_near_their_rate() {
     let tarpit = Duration::from_millis(100);
     let rates = Rates { mails_per_minute: 8, tarpit, ..Rates::default() };
     let server = Server::start(Config { rates, ..config() }).unwrap();

@@ -14,7 +14,7 @@ const STORE_BYTES: u64 = 128 << 20;
 const LIVES: usize = 12;
 
 #[test]
-fn a_nearly_empty_store_forgets_nothing_however_often_it_is_started() {
+fn a_nearly_empty_store_survives_repeated_restarts() {
     for cores in [1, 2] {
         let directory = tempfile::tempdir().unwrap();
         let config = Config {

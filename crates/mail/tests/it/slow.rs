@@ -100,7 +100,7 @@ fn one_address_has_a_share_of_the_connections() {
 }
 
 #[test]
-fn a_session_has_a_time_commands_and_bytes_in_all() {
+fn sessions_are_limited_by_time_commands_and_bytes() {
     let over = "421 4.7.0 This session has lasted long enough";
     let limits = |limits: Limits| Config { limits, ..config() };
     // A client that is always busy, and never sends a mail.
@@ -155,7 +155,7 @@ fn some(client: &mut Client<TcpStream>, kib: usize) {
 }
 
 #[test]
-fn what_is_being_received_is_bounded_for_all_and_for_one_address() {
+fn unfinished_mails_are_bounded_overall_and_per_address() {
     // A large mail takes less than one MiB of the limit, whatever its size.
     let limits = Limits { receiving_bytes_max: 2 << 20, mail_bytes_max: 10 << 20, ..config().limits };
     let server = Server::start(Config { limits, ..config() }).unwrap();

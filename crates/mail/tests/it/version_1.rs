@@ -75,7 +75,7 @@ fn has_all_of_version_1(store: &Mailstore) {
 }
 
 #[test]
-fn a_mail_file_of_version_1_is_opened_and_goes_on_and_no_later_change_may_refuse_it() {
+fn a_mail_store_of_version_1_still_opens() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("mail.store");
     unpack(&path);

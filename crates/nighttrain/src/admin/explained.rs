@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_aligned_and_folded_and_move_no_cursor() {
+    fn lines_are_aligned_wrapped_and_sanitized() {
         let long = "word ".repeat(28);
         let said = serde_json::json!({
             "method": "GET",

@@ -191,7 +191,7 @@ fn health_and_readiness_differ() {
 }
 
 #[test]
-fn a_rebound_name_and_another_sites_page_see_nothing() {
+fn rebound_hosts_and_foreign_origins_are_refused() {
     let address = serve(true);
     for path in ["/", "/metrics", "/stat"] {
         let (status, _, text) = ask(address, path, &[("host", "evil.example")]);

@@ -113,7 +113,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_frame_shows_what_is_and_how_fast_it_changes() {
+    fn a_frame_shows_values_and_their_rates() {
         let before = json!({"requests": {"received": 1_000, "hits": 900}, "limits": {"connections": 0}});
         let now = json!({
             "version": "0.1.0", "uptime_s": 61, "ready": true,

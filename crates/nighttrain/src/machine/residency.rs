@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn each_page_is_asked_once_up_to_a_gibibyte() {
+    fn pages_up_to_a_gibibyte_are_checked_once() {
         for bytes in [0, 4096, 1 << 20, (64 << 20) + 4096 * 77, 1 << 30] {
             let asked = std::cell::Cell::new(0);
             let next = std::cell::Cell::new(0);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_real_file_is_looked_at_and_no_file_is_said() {
+    fn residency_is_shown_for_existing_files_only() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("file");
         std::fs::write(&path, vec![7; 1 << 20]).expect("a file");

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a36_what_is_wrong_is_named_and_what_would_be_right() {
+    fn a36_invalid_acme_settings_get_a_hint() {
         let wrong = |key: &str, text: &str| settings(&[(key, text)]).expect_err(text);
         assert!(wrong("acme-domain", "*.example.org").contains("tls-cert"));
         assert!(wrong("acme-domain", "localhost").contains("www.example.org"));

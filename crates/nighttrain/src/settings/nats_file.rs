@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nats_file_is_weaker_than_whatever_else_was_said() {
+    fn other_settings_override_the_nats_file() {
         let nats = "port: 5000\nmax_payload: 2MB\nmax_pending: 3MB\nhttp: 127.0.0.1:5001\njetstream: {}\n\
                     authorization { user: a, password: b }\n";
         let (in_force, unhonoured) = joined(nats, &[("max-payload", "5KiB")]).expect("right");
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_nats_file_is_checked_and_its_lines_named() {
+    fn the_nats_file_check_names_affected_lines() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("nats.conf");
         let text = "jetstream: {}\nauthorization { users: [\n\

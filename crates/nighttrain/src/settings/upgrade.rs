@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_a_feed_with_a_hub_are_named() {
+    fn upgrade_notes_name_the_hub_lines() {
         let text = "[feed]\nlisten = \"127.0.0.1:4222\"\nleaf = [\"nats-leaf://hub.test\"]\nnats-config = \"/n.conf\"\n";
         let said = said(text);
         assert_eq!(said.len(), 2, "{said:?}");

@@ -50,7 +50,7 @@ fn what_is_printed_is_right_as_a_file() {
 /// Each mistake in a file gives one line, with its place and what would be right, and exit code 3. `check`
 /// and `cache` print the same.
 #[test]
-fn each_mistake_in_a_file_is_one_clear_line() {
+fn each_configuration_fault_gives_a_single_line() {
     for (text, place, says) in [
         ("[cache]\nlisten = 8080\n", ":2:10: ", "expected a string in quotes"),
         ("[cache]\nlisten = \"8080\"\n", ":2:10: ", "perhaps 127.0.0.1:8080"),

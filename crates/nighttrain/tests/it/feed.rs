@@ -34,7 +34,7 @@ fn the_promised_flags_are_there_with_their_defaults() {
 }
 
 #[test]
-fn what_cannot_be_is_said_with_what_would_be_right() {
+fn invalid_feed_usage_gets_a_hint() {
     let directory = tempfile::tempdir().expect("a directory");
     let nats = directory.path().join("nats.conf");
     std::fs::write(&nats, "port: 4222\nmax_payload: much\noperator: x\n").expect("a file");

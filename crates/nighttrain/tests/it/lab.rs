@@ -25,7 +25,7 @@ fn script(file: &Path, text: &str) {
 }
 
 #[test]
-fn it_hands_all_arguments_over_and_ends_as_the_lab_does() {
+fn lab_arguments_and_exit_code_pass_through() {
     let directory = tempfile::tempdir().expect("a directory");
     script(&directory.path().join("nighttrain-lab"), "#!/bin/sh\necho \"$# $*\"\nexit 7\n");
     let ended =
@@ -37,7 +37,7 @@ fn it_hands_all_arguments_over_and_ends_as_the_lab_does() {
 }
 
 #[test]
-fn what_is_beside_it_comes_before_what_is_on_the_path() {
+fn an_adjacent_lab_precedes_the_path() {
     let [directory, elsewhere] = [(); 2].map(|()| tempfile::tempdir().expect("a directory"));
     script(&elsewhere.path().join("nighttrain-lab"), "#!/bin/sh\necho path\n");
     assert_eq!(run(copied(directory.path()).env("PATH", elsewhere.path())).stdout, "path\n");
@@ -46,7 +46,7 @@ fn what_is_beside_it_comes_before_what_is_on_the_path() {
 }
 
 #[test]
-fn without_a_lab_it_says_which_program_is_missing_and_where_it_looked() {
+fn a_missing_lab_program_is_explained() {
     let directory = tempfile::tempdir().expect("a directory");
     let ended = run(copied(directory.path()).arg("list"));
     assert_eq!((ended.code, ended.stdout.as_str()), (1, ""));

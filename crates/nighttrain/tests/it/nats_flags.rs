@@ -63,7 +63,7 @@ fn text(path: &Path) -> String {
 }
 
 #[test]
-fn a_command_line_for_nats_server_starts_the_feed() {
+fn a_nats_server_command_line_starts_the_feed() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = |name: &str| directory.path().join(name);
     let (log, pid) = (path("night.log"), path("night.pid"));

@@ -75,7 +75,7 @@ fn connected(address: SocketAddr, said: &str) -> TcpStream {
 }
 
 #[test]
-fn a_thousand_idle_or_dribbling_connections_shut_no_page() {
+fn idle_and_slow_connections_block_no_page() {
     let everything = Everything::start();
     for (page, address) in everything.ports.iter().copied() {
         for said in ["", "GET / HTTP/1.1\r\nHost: localhost\r\nX: "] {

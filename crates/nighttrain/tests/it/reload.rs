@@ -49,7 +49,7 @@ fn sender(smtp: SocketAddr, address: &str) -> String {
 }
 
 #[test]
-fn the_feeds_users_and_mails_bans_are_read_again() {
+fn a_reload_rereads_feed_users_and_mail_bans() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = |name: &str| directory.path().join(name);
     let write = |name: &str, text: &str| std::fs::write(path(name), text).expect("written");

@@ -12,7 +12,7 @@ use rustix::process::Signal;
 const DEMO: [&str; 6] = ["cache", "--demo", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
 
 #[test]
-fn a_port_in_use_is_1_and_one_line() {
+fn a_port_in_use_exits_with_1() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = taken.local_addr().expect("an address").to_string();
     for arguments in
@@ -151,7 +151,7 @@ fn a_second_signal_stops_at_once() {
 }
 
 #[test]
-fn hangup_reads_the_file_again_and_says_what_came_of_it() {
+fn sighup_reloads_and_logs_the_outcome() {
     let (directory, path) = configuration("log = \"info\"\n");
     let mut running = Running::start(program(&DEMO).args(["--config", &path]));
     let write = |text: &str| std::fs::write(directory.path().join("n.toml"), text).expect("a file");
@@ -188,7 +188,7 @@ fn hangup_reads_the_file_again_and_says_what_came_of_it() {
 }
 
 #[test]
-fn a_token_is_demanded_and_a_reload_changes_it() {
+fn the_admin_token_is_required_and_reloadable() {
     let (directory, path) = configuration("the-first-token-of-all\n");
     let running = Running::start(program(&DEMO).args(["--admin-token-file", &path]));
     let admin = running.admin.to_string();

@@ -156,7 +156,7 @@ fn no_signal_of_others_habits_ends_a_server() {
 }
 
 #[test]
-fn what_cannot_be_done_by_a_signal_is_logged_and_it_goes_on() {
+fn an_unsupported_signal_is_logged_and_ignored() {
     for command in ALL {
         let mut server = Server::start(command);
         server.send(10);
@@ -171,7 +171,7 @@ fn what_cannot_be_done_by_a_signal_is_logged_and_it_goes_on() {
 
 /// SIGUSR2 puts the feed into lame-duck mode, as `nats-server --signal ldm` expects.
 #[test]
-fn the_feed_alone_is_a_lame_duck_by_usr2_and_others_stop_by_quit() {
+fn sigusr2_drains_the_feed_sigquit_stops_others() {
     let mut feed = Server::start(&["feed"]);
     feed.send(12);
     feed.logs("stopped: all clients have left or were asked to");

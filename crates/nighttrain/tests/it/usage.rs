@@ -51,7 +51,7 @@ fn the_promised_flags_are_there_with_their_defaults() {
 }
 
 #[test]
-fn wrong_usage_is_2_and_says_what_would_be_right() {
+fn wrong_usage_exits_2_with_a_hint() {
     for (arguments, says) in [
         (&["nonsense"][..], "unrecognized subcommand"),
         (&[], "Usage"),
@@ -90,7 +90,7 @@ fn completions_for_every_shell() {
 }
 
 #[test]
-fn asking_where_nothing_listens_is_1_and_one_line() {
+fn commands_exit_1_without_an_admin_listener() {
     // Bound without listening: connections are refused, and no other program gets the port in the meantime.
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");
     socket.bind(&std::net::SocketAddr::from(([127, 0, 0, 1], 0)).into()).expect("a free port");

@@ -490,7 +490,7 @@ mod tests {
 
     /// RFC 9110 §13.1.2; nothing after a malformed tag is read.
     #[test]
-    fn lists_of_entity_tags_end_at_the_first_malformed_one() {
+    fn entity_tags_end_at_a_malformed_tag() {
         let tags = |value: &'static str| -> Vec<&str> {
             entity_tags(value.as_bytes()).map(|t| text(t.opaque)).collect()
         };

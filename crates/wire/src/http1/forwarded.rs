@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_that_is_no_proxy_of_ours_asks() {
+    fn the_last_untrusted_address_is_the_client() {
         let ours = |address: IpAddr| {
             let text = address.to_string();
             text == "127.0.0.1" || text.starts_with("10.")

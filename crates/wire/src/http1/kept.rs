@@ -115,7 +115,7 @@ mod tests {
     };
 
     #[test]
-    fn a_kept_request_says_what_the_parsed_one_said() {
+    fn a_kept_request_equals_the_parsed_request() {
         let bytes =
             b"\r\nGET http://a.example/x?y HTTP/1.0\r\nHost: a.example\r\nCookie: 1\r\nX: y\r\nCookie: 2\r\n\r\nbody"
                 .to_vec();
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kept_response_says_what_the_parsed_one_said() {
+    fn a_kept_response_equals_the_parsed_response() {
         for (bytes, reason) in [
             (b"HTTP/1.1 200 Fine\r\nETag: \"x\"\r\n\r\n".as_slice(), "Fine"),
             (b"HTTP/1.1 200\r\nETag: \"x\"\r\n\r\n".as_slice(), ""),

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn any_changed_bit_and_any_other_length_is_noticed() {
+    fn a_changed_bit_or_length_is_detected() {
         let mut payload = vec![b'x'; 100];
         stamp(&mut payload, STAMP);
         for bit in 0..800 {

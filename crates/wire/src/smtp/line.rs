@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_may_be_as_long_as_the_bound_and_no_longer() {
+    fn lines_are_accepted_up_to_the_bound() {
         let mut lines = Lines::default();
         let mut text = "x".repeat(LINE_BYTES_MAX - 2);
         text.push_str("\r\n");
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_line_is_skipped_to_its_end_and_refused_once() {
+    fn a_long_line_is_skipped_and_refused_once() {
         let mut lines = Lines::default();
         let part = [b'x'; LINE_BYTES_MAX];
         for _ in 0..1000 {

@@ -58,7 +58,7 @@ fn a26_golden_lines() {
 }
 
 #[test]
-fn a26_what_a_client_sends_stays_in_its_line_and_its_quotes() {
+fn a26_client_values_are_escaped_in_every_format() {
     let record = client(b"/\"\\\r\nGET", "\u{1b}[31m\" 200 \u{202e}\u{9b}\n\u{7f}é".as_bytes());
     for format in ["common", "combined", "line", "{url} {user_agent}"] {
         let line = shown(format, &record);
@@ -89,7 +89,7 @@ fn a26_secrets_of_a_query_are_not_told() {
 }
 
 #[test]
-fn what_is_too_long_is_cut_and_says_so() {
+fn long_values_are_cut_and_marked() {
     let long = [b"/?a=1&".as_slice(), &[b'x'; 5000]].concat();
     for sent in [&long[..], &long[2..]] {
         let record = client(sent, &[b'y'; 600]);

@@ -95,7 +95,7 @@ fn what_is_quoted_is_one_value() {
 
 /// For a missing field only `!=` is true, as in Varnish since 7.0.
 #[test]
-fn of_a_field_that_is_not_there_only_unequal_holds() {
+fn a_missing_field_matches_only_unequal() {
     let nothing = Thing::default();
     for field in FIELDS {
         let (name, value) = (field.name.replace('*', "x-none"), "1");
@@ -120,7 +120,7 @@ fn each_line_of_a_header_counts() {
 }
 
 #[test]
-fn and_binds_more_than_or_and_not_more_than_both() {
+fn and_binds_tighter_than_or() {
     let (yes, no) = ("obj.status == 200", "obj.status == 404");
     for (text, expected) in [
         (format!("{yes} or {no} and {no}"), true),
@@ -191,7 +191,7 @@ fn patterns_take_linear_time() {
 }
 
 #[test]
-fn what_is_printed_is_one_way_of_writing_it() {
+fn printed_expressions_are_canonical() {
     for (text, printed) in [
         ("req.url==\"/a\"", "req.url == \"/a\""),
         ("req.url ~ ^/a and obj.status >= 500", "req.url ~ \"^/a\" && obj.status >= 500"),
@@ -316,7 +316,7 @@ fn mistakes_in_patterns_have_their_place() {
 }
 
 #[test]
-fn a_table_with_a_name_that_nobody_can_say_is_ours_to_mend() {
+fn a_field_table_with_invalid_names_panics() {
     for (name, kind) in
         [("or", Kind::Text), ("*", Kind::Text), ("a b", Kind::Text), ("time.*", Kind::Duration)]
     {
@@ -429,7 +429,7 @@ fn a_shops_longest_pattern_fits() {
 }
 
 #[test]
-fn the_request_is_needed_where_one_of_its_fields_is_named() {
+fn only_request_fields_need_the_request() {
     for (text, needed) in [
         ("obj.age > 1h and obj.status == 404", false),
         ("not (obj.http.x-tags ~ a or obj.http.url ~ req.url)", false),

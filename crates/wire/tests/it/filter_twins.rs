@@ -131,7 +131,7 @@ proptest! {
     }
 
     #[test]
-    fn nearly_an_expression_is_read_or_refused_with_a_place(
+    fn mutated_expressions_parse_or_name_a_place(
         said in said(),
         dice in vec(any::<u8>(), 1..40),
         edits in vec((any::<prop::sample::Index>(), 0..3_u8, select(b" \"\\()!&|=~<>.-*[]{}0a\t\xff".to_vec())), 0..4),

@@ -147,7 +147,7 @@ fn refused(marked: &str, rule: BodyRule) {
 }
 
 #[test]
-fn each_rule_of_a_chunked_body_names_the_byte_that_breaks_it() {
+fn chunked_body_faults_name_the_offending_byte() {
     use BodyRule as R;
     for (marked, rule) in [
         // RFC 9112 §7.1: chunk-size is 1*HEXDIG, and only an extension may follow it.
@@ -321,7 +321,7 @@ fn the_end_of_input_is_clean_or_truncated() {
 }
 
 #[test]
-fn what_is_left_is_known_where_it_can_be() {
+fn the_remaining_length_is_known_where_possible() {
     let mut decoder = BodyDecoder::new(Framing::Length(10));
     assert_eq!((decoder.remaining_known(), decoder.raw_max()), (Some(10), 10));
     decoder.take_raw(4);
@@ -338,7 +338,7 @@ fn what_is_left_is_known_where_it_can_be() {
 
 #[test]
 #[should_panic(expected = "beyond the body's end")]
-fn to_take_more_than_there_is_is_our_own_mistake() {
+fn taking_more_than_remains_panics() {
     BodyDecoder::new(Framing::Length(3)).take_raw(4);
 }
 

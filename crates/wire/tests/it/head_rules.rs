@@ -31,7 +31,7 @@ fn refused(
 }
 
 #[test]
-fn each_rule_of_a_request_names_the_byte_that_breaks_it() {
+fn a_request_error_names_rule_and_byte() {
     use HeadRule as R;
     for (marked, rule) in [
         // RFC 9112 §2.2: at least one empty line is ignored; here exactly one.
@@ -132,7 +132,7 @@ fn each_rule_of_a_request_names_the_byte_that_breaks_it() {
 }
 
 #[test]
-fn each_rule_of_a_response_names_the_byte_that_breaks_it() {
+fn a_response_error_names_rule_and_byte() {
     use HeadRule as R;
     for (marked, rule) in [
         ("¦\r\nHTTP/1.1 200 OK\r\n\r\n", R::Version),
@@ -205,7 +205,7 @@ fn values_are_trimmed_and_otherwise_untouched() {
 
 /// RFC 9112 §3.3: the host comes from an absolute target, which `Host` must match, or else from `Host`.
 #[test]
-fn the_host_is_that_of_the_target_or_else_of_the_header() {
+fn an_absolute_target_overrides_the_host_header() {
     for (text, host) in [
         ("GET / HTTP/1.1\r\nHost: A:1\r\n\r\n", Some(("A", Some(1)))),
         ("GET http://b:2/ HTTP/1.1\r\nHost: B:2\r\n\r\n", Some(("b", Some(2)))),
@@ -245,7 +245,7 @@ fn responses_are_read() {
 
 /// RFC 9112 §3: a long line gives 414, RFC 6585 §5: large headers give 431; each limit is exact to the byte.
 #[test]
-fn limits_hold_to_the_byte_and_are_told_apart() {
+fn line_and_head_limits_are_exact_and_distinct() {
     let line = "GET /aaaa HTTP/1.1";
     let text = format!("{line}\r\nHost: a\r\n\r\n");
     let parse = |text: &str, line_bytes_max, head_bytes_max| {
@@ -301,7 +301,7 @@ fn limits_hold_to_the_byte_and_are_told_apart() {
 }
 
 #[test]
-fn as_many_headers_as_there_are_slots_and_no_more() {
+fn headers_beyond_the_slots_are_refused() {
     for more in [0, 1, 23, 24, 25, HEADERS_MAX - 1, HEADERS_MAX, HEADERS_MAX + 72] {
         let text = format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "X-Y: z\r\n".repeat(more));
         match request(text.as_bytes()) {

@@ -81,7 +81,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(unify::cases(256, 8_192)))]
 
     #[test]
-    fn what_a_hub_says_is_as_the_twin_reads_it(bytes in damaged(operation()), limits in limits()) {
+    fn hub_operations_parse_as_in_the_twin(bytes in damaged(operation()), limits in limits()) {
         check(&bytes, &limits);
     }
 }

@@ -85,7 +85,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(unify::cases(256, 8_192)))]
 
     #[test]
-    fn a_client_s_operations_are_as_the_twin_reads_them(bytes in damaged(operation()), limits in limits()) {
+    fn client_operations_parse_as_in_the_twin(bytes in damaged(operation()), limits in limits()) {
         check(&bytes, &limits);
     }
 

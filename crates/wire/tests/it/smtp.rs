@@ -30,7 +30,7 @@ const AWKWARD: &[&[u8]] = &[
 ];
 
 #[test]
-fn only_crlf_dot_crlf_ends_a_mail_however_it_is_split() {
+fn only_crlf_dot_crlf_ends_a_mail() {
     for bytes in AWKWARD {
         let whole = twin(bytes);
         assert!(whole.is_some(), "{:?}", bytes.escape_ascii().to_string());
@@ -117,7 +117,7 @@ const SESSION: &str = "EHLO me\r\nMAIL FROM:<a@b.c> SIZE=12 BODY=8BITMIME\r\nRCP
      BDAT 5\r\n.\r\n.\rBDAT 2 LAST\r\n\n!RSET\r\nAUTH PLAIN AGEAYg==\r\nFOO\r\nQUIT\r\n";
 
 #[test]
-fn a_pipelined_session_is_the_same_however_it_is_split() {
+fn a_pipelined_session_is_independent_of_splits() {
     let whole = log_of(SESSION, terms());
     let expected = [
         "hello me",
@@ -315,7 +315,7 @@ fn plain_path() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn plain_paths_are_read_as_a_library_reads_them(
+    fn plain_paths_parse_as_in_smtp_proto(
         path in plain_path(), route in prop_oneof![Just(""), Just("@r.example:")], size in any::<Option<u32>>(),
         eight_bit in any::<bool>(),
     ) {

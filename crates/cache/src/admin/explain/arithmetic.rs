@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_so_is_found_in_the_stored_head() {
+    fn the_lifetime_source_is_found_in_the_head() {
         let meta = StoredMeta { date_s: BORN_S, lifetime_s: 60, status: 200, ..BLANK };
         let date = date(BORN_S);
         for (lines, default_ttl_s, want) in [

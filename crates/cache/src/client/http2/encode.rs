@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a13_a_head_is_encoded_without_what_belongs_to_a_connection() {
+    fn a13_connection_specific_headers_are_not_encoded() {
         let mut block = Vec::new();
         append_head(
             b"HTTP/1.1 203 Fine\r\nContent-Type: text/html; a=\"b: c\"\r\nX-Odd:  \t two  \r\nConnection: close\r\n\
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a13_what_is_no_head_is_an_error_of_ours() {
+    fn a13_an_invalid_head_becomes_status_500() {
         for text in [&b""[..], b"HTTP/1.1", b"HTTP/1.1 xyz\r\n", b"HTTP/1.1 099 x\r\nno colon\r\n"] {
             let mut block = Vec::new();
             append_head(text, &mut block);

@@ -171,7 +171,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a13_frames_are_all_of_the_content_and_no_crumbs(bytes in 1_usize..300_000) {
+        fn a13_frames_cover_all_content_without_tiny_frames(bytes in 1_usize..300_000) {
             let frames = Frames::of(bytes, FRAME_BYTES);
             prop_assert!(frames.lengths().iter().all(|length| *length <= FRAME_BYTES));
             prop_assert!(frames.bytes() == bytes || frames.count == FRAMES_AT_ONCE);
@@ -180,7 +180,7 @@ mod tests {
         }
 
         #[test]
-        fn a13_what_has_begun_and_its_rest_are_what_would_have_been_sent(
+        fn a13_a_partial_send_continues_byte_for_byte(
             (waited, content, cut) in (0_usize..2000, 1_usize..150_000, 0_usize..100_000),
             sent in 0_usize..200_000,
         ) {

@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn the_empty_text_is_not_taken_for_a_place_that_is_empty() {
+    fn an_empty_head_matches_no_empty_slot() {
         assert_eq!(HpackBlockCache::new().of_head(b""), encoded(b""));
     }
 }

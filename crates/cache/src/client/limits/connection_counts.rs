@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_gets_its_share_and_its_place_back() {
+    fn connections_per_client_are_bounded_and_freed() {
         let clients = ConnectionCounts::new(&limits(2, 0));
         let address = IpAddr::from([127, 0, 0, 1]);
         let first = clients.admit(address).expect("first");

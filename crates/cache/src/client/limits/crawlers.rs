@@ -119,7 +119,7 @@ mod tests {
     use crate::policy::test_heads::with_request;
 
     #[test]
-    fn who_is_a_crawler_is_told_by_agent_and_network() {
+    fn crawlers_are_recognised_by_agent_and_network() {
         let networks = |text: &str| vec![text.parse().expect("a network")];
         let rules = CrawlerRules {
             networks: networks("192.0.2.0/24"),

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_not_asked_is_not_refused_whoever_floods() {
+    fn a_flood_does_not_refuse_other_clients() {
         let rate = Rate::new(1, 1);
         for number in 0..400_000 {
             rate.admit(address(number), 1_000_000);

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn one_client_alone_has_all_parts_but_a_sixteenth() {
+    fn a_lone_client_gets_all_but_a_sixteenth() {
         for parts_max in [32, 64, 68] {
             let accounts = accounts_of(parts_max);
             let rooms = open_all(&accounts, client(1), parts_max);

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a30_who_takes_less_than_the_rate_lives_on_its_grace() {
+    fn a30_a_slow_reader_uses_up_its_grace() {
         assert_eq!(seconds_of(512, 512), 3600);
         assert_eq!(seconds_of(1_000_000, 512), 3600);
         assert!((29..=31).contains(&seconds_of(0, 512)));
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a30_who_was_fast_has_no_more_than_the_grace_for_it() {
+    fn a30_a_fast_reader_earns_no_extra_grace() {
         let mut taking = taking(512);
         taking.took(1 << 30, || 0);
         assert_eq!(taking.wait(1000), Duration::from_secs(30));

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_says_its_coding_and_has_a_tag_of_its_own() {
+    fn a_coded_head_has_its_own_etag() {
         let head = "HTTP/1.1 200 OK\r\nETag: W/\"x\"\r\nA: 1\r\n";
         assert_eq!(
             coded(Coding::Brotli, head, "W/\"x\""),

@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_head_of_http1_is_a_request_of_http2() {
+    fn an_http1_head_becomes_an_http2_request() {
         let head = b"POST /a?b=[c]|{} HTTP/1.1\r\nHost: a.example:81\r\nX-A: 1\r\nx-a:  2 \r\nCookie: c\r\n\
                      Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n";
         let (request, has_content) = request(head, true).expect("one that HTTP/2 has");
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_content_says_so_and_what_has_no_word_goes_by_http1() {
+    fn bodyless_and_http1_only_requests_are_recognised() {
         let of = |head: &str| request(format!("{head}\r\n\r\n").as_bytes(), false);
         for (head, has_content) in [
             ("GET / HTTP/1.1\r\nHost: a", false),
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_has_one_end_as_http1_reads_it() {
+    fn an_http2_answer_gets_one_http1_framing() {
         let text = |status, fields: &[(&'static str, &'static str)], answered, is_whole| {
             let mut map = HeaderMap::new();
             for (name, value) in fields {

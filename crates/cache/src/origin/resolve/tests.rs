@@ -110,7 +110,7 @@ fn ip(last: u8) -> Ipv4Addr {
 }
 
 #[tokio::test]
-async fn a_name_is_looked_up_again_when_its_time_to_live_is_over() {
+async fn a_name_is_resolved_again_after_its_ttl() {
     let tested = TestResolver::new(Says::Addresses(vec![ip(1)], 1));
     assert_eq!(tested.addresses().await, Ok(vec![ip(1).into()]));
     tested.say(Says::Addresses(vec![ip(2), ip(3)], 3600));
@@ -124,7 +124,7 @@ async fn a_name_is_looked_up_again_when_its_time_to_live_is_over() {
 }
 
 #[tokio::test]
-async fn what_was_good_is_used_on_while_look_ups_fail_or_bring_nothing() {
+async fn old_addresses_serve_during_failed_lookups() {
     for broken in [Says::Fails, Says::None] {
         let tested = TestResolver::new(Says::Addresses(vec![ip(1)], 1));
         assert_eq!(tested.addresses().await, Ok(vec![ip(1).into()]));
@@ -152,7 +152,7 @@ async fn a_name_with_many_addresses_has_a_few() {
 }
 
 #[tokio::test]
-async fn the_hosts_file_counts_and_what_nobody_knows_is_said() {
+async fn hosts_file_is_used_and_unknown_names_fail() {
     let at_most = Duration::from_secs(20);
     let mut names = Names::new(&[], CounterSet::new(1));
     let good = names.resolver("localhost", 80).expect("a thread");

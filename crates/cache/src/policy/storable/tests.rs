@@ -66,7 +66,7 @@ fn ask_known(response: &str) -> Storable {
 
 /// An answer to a client with a certificate is stored only if its origin says that it is for all.
 #[test]
-fn a12_a_certificates_answer_is_stored_only_if_it_is_for_all() {
+fn a12_certificate_answers_need_permission_to_be_stored() {
     for (response, is_for_all) in [
         ("Cache-Control: max-age=9", false),
         ("Cache-Control: max-age=9, must-revalidate", false),
@@ -259,7 +259,7 @@ fn credentials_need_leave() {
 
 /// Results of the `safe` and `rfc` rules for each combination of cookies.
 #[test]
-fn cookies_are_safe_unless_the_letter_is_asked_for() {
+fn cookie_answers_follow_the_safe_or_rfc_rule() {
     let heuristic = format!("Last-Modified: {}\nDate: {}", date(NOW - 1000), date(NOW));
     let expires = format!("Expires: {}", date(NOW + 60));
     for (request, response, safe, rfc) in [
@@ -313,7 +313,7 @@ fn flags_of_freshness() {
 
 /// Stale responses that are kept, and for how long (RFC 9111 §4.3, RFC 5861).
 #[test]
-fn what_can_be_validated_or_shown_stale_is_stored() {
+fn responses_usable_when_stale_are_stored() {
     let modified = "Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT";
     for (response, lifetime_s, windows, must_revalidate, kept_s) in [
         ("Cache-Control: max-age=9", 9, (0, 0), false, 9),

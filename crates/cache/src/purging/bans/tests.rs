@@ -71,7 +71,7 @@ fn what_bans_know_nothing_of_is_refused() {
 }
 
 #[test]
-fn an_equal_one_takes_the_place_of_an_older() {
+fn an_equal_ban_replaces_an_older_one() {
     let mut bans = Bans::default();
     let numbers = |bans: &Bans| bans.iter().map(|(number, is_soft, _)| (number, is_soft)).collect::<Vec<_>>();
     for (number, is_soft, text, want) in [

@@ -56,7 +56,7 @@ fn answer() -> impl Strategy<Value = (u64, u64, Vec<u64>)> {
 
 proptest! {
     #[test]
-    fn the_table_says_what_a_list_of_all_purges_says(
+    fn the_table_agrees_with_a_purge_list(
         purges in proptest::collection::vec((what(), any::<bool>()), 0..60),
         order in any::<u64>(),
         marks_max in prop_oneof![Just(3usize), Just(1000)],
@@ -96,7 +96,7 @@ proptest! {
 }
 
 #[test]
-fn a_full_table_purges_what_has_tags_and_nothing_that_came_later() {
+fn a_full_table_purges_only_older_tagged_objects() {
     let mut table = Table::new(2);
     let apply = |table: &mut Table, purge| table.apply(&purge).is_emptied;
     assert!(!apply(&mut table, purge(1, tags(&[1, 2]), false)));

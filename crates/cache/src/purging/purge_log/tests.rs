@@ -53,7 +53,7 @@ fn file_with(purges: &[Invalidation]) -> (tempfile::TempDir, PathBuf) {
 }
 
 #[test]
-fn what_was_purged_is_read_again_and_goes_on() {
+fn a_purge_log_is_reread_and_continued() {
     let (_directory, path) = file_with(&some()[..3]);
     let (mut file, table) = open(&path).expect("it is whole");
     assert_eq!(said(&table), said(&table_of(&some()[..3])));
@@ -69,7 +69,7 @@ fn what_was_purged_is_read_again_and_goes_on() {
 }
 
 #[test]
-fn a_torn_end_is_cut_off_and_a_damaged_middle_is_told() {
+fn a_torn_end_is_cut_and_damage_reported() {
     let (_directory, path) = file_with(&some());
     let whole = fs::read(&path).expect("it is there");
     let last = {

@@ -33,7 +33,7 @@ fn look(places: &mut ConnectionSlots, ticket: SlotId, now_ms: u64) -> Result<Opt
 }
 
 #[test]
-fn who_idles_longest_goes_first_then_the_oldest_head_then_the_oldest_body_and_nobody_who_works() {
+fn eviction_takes_idle_then_heads_then_bodies() {
     let mut places = ConnectionSlots::new(bounds(5, 0));
     let all: Vec<SlotId> = (0..5).map(|n| enter(&mut places, from(n), u64::from(n))).collect();
     let [old_head, young_head, working, body, idle] = all[..] else { panic!("five") };
@@ -62,7 +62,7 @@ fn who_idles_longest_goes_first_then_the_oldest_head_then_the_oldest_body_and_no
 }
 
 #[test]
-fn what_is_being_sent_is_not_cut_for_another_but_for_a_stall() {
+fn a_sending_connection_is_evicted_only_when_stalled() {
     let mut places = ConnectionSlots::new(bounds(1, 0));
     let slow = enter(&mut places, from(1), 0);
     places.unsent(slow, Some(0));
@@ -77,7 +77,7 @@ fn what_is_being_sent_is_not_cut_for_another_but_for_a_stall() {
 }
 
 #[test]
-fn who_takes_a_little_now_and_then_has_a_time_for_all_of_it() {
+fn a_slow_reader_has_a_total_time_limit() {
     let mut places = ConnectionSlots::new(bounds(1, 0));
     let slow = enter(&mut places, from(1), 0);
     places.wait(slow, Phase::Working, 0);
@@ -99,7 +99,7 @@ fn who_takes_a_little_now_and_then_has_a_time_for_all_of_it() {
 }
 
 #[test]
-fn behind_a_proxy_a_place_is_the_askers_until_the_answer_is_given() {
+fn proxied_requests_take_slots_of_their_client() {
     let proxy = IpAddr::from([127, 0, 0, 1]);
     let mut places = ConnectionSlots::new(bounds(10, 2));
     let all: Vec<SlotId> = (0..4).map(|_| enter(&mut places, proxy, 0)).collect();
@@ -144,7 +144,7 @@ fn each_phase_has_its_time() {
 }
 
 #[test]
-fn an_address_has_its_places_and_loopback_has_no_bound() {
+fn addresses_are_bounded_and_loopback_is_not() {
     let mut places = ConnectionSlots::new(bounds(10, 2));
     let v6 = |text: &str| text.parse::<IpAddr>().expect("an address");
     let first = enter(&mut places, v6("2001:db8::1"), 0);

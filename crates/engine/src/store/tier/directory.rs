@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_gone_makes_room_and_an_object_costs_little() {
+    fn the_directory_stays_small_and_reclaims_entries() {
         let mut directory = Directory::new(u64::MAX);
         let hash = |number: u64| (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         for number in 0..1_000_000 {

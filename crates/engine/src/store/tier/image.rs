@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_flag_is_passed_over_or_makes_the_object_absent_by_its_half() {
+    fn unknown_flags_are_ignored_or_hide_the_object() {
         let bytes = encoded(&header(), [b"key", b"head", b"", b"body", b""]);
         for bit in 0..32 {
             let mut newer = bytes.clone();
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn more_words_and_fewer_are_read_as_far_as_they_are_known() {
+    fn extra_and_missing_meta_words_are_tolerated() {
         let bytes = encoded(&header(), [b"key", b"head", b"", b"body", b""]);
         let (fixed, rest) = bytes.split_at(FIXED_BYTES);
         let (words, rest) = rest.split_at(8 * META_WORDS);

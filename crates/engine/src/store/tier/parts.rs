@@ -352,7 +352,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_list_is_read_as_it_was_written_and_nothing_else_is_one(
+        fn only_an_intact_parts_list_is_read(
             (hash, id, part_bytes) in (any::<u64>(), any::<u64>(), 1..=PART_BODY_BYTES_MAX as u32),
             (parts, rest, validator) in (1u64..40, any::<u32>(), any::<u64>()),
             (at, value) in (0usize..LIST_HEADER_BYTES, any::<u8>()),
@@ -386,7 +386,7 @@ mod tests {
         }
 
         #[test]
-        fn a_part_is_only_the_one_that_is_meant(
+        fn a_misplaced_or_altered_part_is_refused(
             (hash, id, number, len) in (any::<u64>(), any::<u64>(), 0usize..3, 1usize..100),
             (at, bit) in (0usize..PART_HEADER_BYTES, 0u32..8),
         ) {
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_keep_both_halves_and_a_mark_is_never_nothing() {
+    fn tags_round_trip_and_marks_are_nonzero() {
         for id in [0, 1, u64::from(u32::MAX) - 1, u64::from(u32::MAX), 1 << 32, u64::MAX] {
             assert_ne!(mark_of(id), 0);
             assert_eq!(split_tag(tag(77, mark_of(id))), (77, mark_of(id)));

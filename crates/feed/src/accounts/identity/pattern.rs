@@ -107,7 +107,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_walks_agree_with_the_definition_over_all_subjects(one in patterns(), other in patterns()) {
+        fn pattern_walks_agree_with_the_definition(one in patterns(), other in patterns()) {
             let all = universe();
             for subject in &all {
                 prop_assert_eq!(covers(one.as_bytes(), subject.as_bytes()), matches(&one, subject), "{} {}", one, subject);

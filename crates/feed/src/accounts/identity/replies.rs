@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_answered_as_often_as_allowed_and_in_time() {
+    fn replies_are_bounded_in_count_and_time() {
         let mut replies = replies(Some(2), Some(100));
         assert!(!replies.may_answer(b"r", 0));
         replies.requested(ANN, b"r", 0);
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_reply_subject_again_is_a_new_request() {
+    fn a_reused_reply_subject_is_a_new_request() {
         let mut replies = replies(Some(1), Some(100));
         replies.requested(ANN, b"r", 0);
         replies.requested(ANN, b"r", 90);

@@ -25,7 +25,7 @@ fn who(identities: &Identities, credentials: &Credentials<'_>) -> Result<String,
 }
 
 #[test]
-fn without_users_everybody_is_let_in_whatever_they_say() {
+fn every_client_is_accepted_without_users() {
     for identities in [Identities::open(), build(&Authorization::default())] {
         assert!(!identities.is_required() && !identities.wants_nonce());
         assert_eq!(who(&identities, &Credentials::default()), Ok("- in $G".into()));
@@ -106,7 +106,7 @@ fn a_jwt_is_refused_by_its_name() {
 }
 
 #[test]
-fn accounts_are_worlds_and_keep_their_number_over_a_reload() {
+fn accounts_are_separate_and_survive_a_reload() {
     let account = |name: &str, users| Account { name: name.to_owned(), users, ..Account::default() };
     let spec = Authorization {
         accounts: vec![account("A", vec![user("a", "1")]), account("B", vec![user("b", "2")])],

@@ -125,7 +125,7 @@ fn many_groups_at_several_patterns_take_turns() {
 /// With tens of thousands of groups at one subject, a group is found without a search when a member joins or
 /// leaves it.
 #[test]
-fn many_groups_at_one_subject_are_found_at_once() {
+fn a_group_among_many_is_found_directly() {
     let local = cores(1).remove(0);
     let core = &mut *local.core.borrow_mut();
     let attacker = enter(core);

@@ -121,7 +121,7 @@ fn bodies(got: &str) -> HashMap<&str, Vec<&str>> {
 /// 300 publishes to distinct subjects, over 8,192 deep wildcard patterns that all fail to match, take many
 /// turns.
 #[test]
-fn to_look_for_subjects_in_many_branches_takes_many_turns() {
+fn deep_wildcard_lookups_take_many_turns() {
     let local = cores(1).remove(0);
     let core = &mut *local.core.borrow_mut();
     let (attacker, other) = (enter(core), enter(core));
@@ -142,7 +142,7 @@ fn to_look_for_subjects_in_many_branches_takes_many_turns() {
 /// each message once and in order, those that end get nothing later, and new ones get everything published
 /// after them.
 #[test]
-fn a_message_for_many_is_handed_out_in_turns() {
+fn a_message_for_many_subscribers_takes_several_turns() {
     let local = cores(1).remove(0);
     let core = &mut *local.core.borrow_mut();
     let (many, producer, restless) = (enter(core), enter(core), enter(core));
@@ -443,7 +443,7 @@ proptest! {
 /// While another core does not run, four hundred producers queue no more bytes for it than a few producers
 /// do; they resume when it runs again.
 #[test]
-fn a_core_that_stands_still_is_sent_no_more() {
+fn bytes_queued_for_a_stalled_core_are_bounded() {
     let locals = cores(2);
     {
         let far = &mut *locals[1].core.borrow_mut();

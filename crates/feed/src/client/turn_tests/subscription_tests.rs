@@ -8,7 +8,7 @@ use crate::{client::connection::ConnId, delivery::hot_path_tests::cores, mesh::c
 /// A client that subscribes and unsubscribes again and again is paused while another core has not applied its
 /// changes. The changes recorded for that core in the meantime are bounded.
 #[test]
-fn what_other_cores_are_told_of_subscriptions_is_bounded() {
+fn subscription_changes_queued_for_other_cores_are_bounded() {
     let locals = cores(2);
     let restless = {
         let core = &mut *locals[0].core.borrow_mut();

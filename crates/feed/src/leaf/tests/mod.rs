@@ -158,7 +158,7 @@ fn told(world: &World, hub: usize) -> String {
 }
 
 #[test]
-fn a_hub_is_told_of_the_subscriptions_of_all_cores_once() {
+fn subscriptions_of_all_cores_are_announced_once() {
     let world = World::new(2, 1, INFO);
     let (one, other) = (world.enter(0), world.enter(1));
     assert_eq!(told(&world, 0), "");
@@ -188,7 +188,7 @@ fn a_hub_is_told_of_the_subscriptions_of_all_cores_once() {
 }
 
 #[test]
-fn a_hub_gets_each_message_once_and_none_of_its_own() {
+fn a_hub_gets_each_message_once_without_echo() {
     let world = World::new(2, 1, INFO);
     let hub = world.hubs[0];
     let (near, far) = (world.enter(0), world.enter(1));
@@ -234,7 +234,7 @@ fn a_hub_gets_each_message_once_and_none_of_its_own() {
 }
 
 #[test]
-fn a_hub_s_messages_for_groups_and_stored_ones() {
+fn hub_messages_reach_group_members_and_jetstream_consumers() {
     let world = World::new(2, 1, INFO);
     let hub = world.hubs[0];
     let (near, far) = (world.enter(0), world.enter(1));
@@ -305,7 +305,7 @@ fn a_loop_closes_the_later_of_two() {
 }
 
 #[test]
-fn what_the_hub_does_not_permit_is_neither_told_nor_sent() {
+fn subjects_denied_by_the_hub_are_not_exchanged() {
     let info = r#"{"client_id": 1, "max_payload": 1000, "import": {"deny": ["in.secret"]}, "export": {"allow": ["out.>"]}}"#;
     let world = World::new(1, 1, info);
     let hub = world.hubs[0];
@@ -392,7 +392,7 @@ fn importing(second: &str) -> Authorization {
 }
 
 #[test]
-fn a_hub_has_what_its_account_takes_of_others() {
+fn imports_of_the_hub_account_reach_the_hub() {
     let authorization = importing("q.$1");
     let identities = Identities::build(&authorization, None).expect("it is sound");
     let number = |name: &str| {

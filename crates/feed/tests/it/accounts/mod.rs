@@ -255,7 +255,7 @@ impl Drop for Peer {
 }
 
 #[test]
-fn accounts_have_of_each_other_what_nats_server_lets_them_have() {
+fn account_imports_and_exports_match_nats_server() {
     let mut differ = Vec::new();
     for case in CASES {
         let text = file(case.accounts);

@@ -10,7 +10,7 @@ use crate::common::wait_until;
 /// An invalid import or export is refused with its line, and what would be right; nats-server refuses it,
 /// too.
 #[test]
-fn what_accounts_cannot_have_of_each_other_is_refused_with_its_line() {
+fn invalid_imports_and_exports_name_their_line() {
     const REFUSED: &[(&str, &str, &str)] = &[
         (
             "exports: [ {stream: a} ]",
@@ -123,7 +123,7 @@ fn lines(heard: Vec<(String, String)>) -> Vec<String> {
 /// A subscription with a maximum ends after its last message, from any account. nats-server 2.15.2 goes on:
 /// it does not pass the maximum to the subscription in the other account.
 #[test]
-fn a_subscription_ends_after_its_last_message_wherever_that_came_from() {
+fn an_imported_subscription_ends_at_its_maximum() {
     for loops in [1, 2] {
         let server = ours(
             loops,
@@ -143,7 +143,7 @@ fn a_subscription_ends_after_its_last_message_wherever_that_came_from() {
 
 /// A reload applies to connected clients: streams, services, and pending requests.
 #[test]
-fn a_reload_changes_what_accounts_have_of_each_other() {
+fn a_reload_applies_changed_imports() {
     const A: &str = "A { exports: [ {stream: \"a.>\"}, {service: q}, {service: r} ] }";
     for loops in [1, 2] {
         let with = |imports: &str| file(&format!("{A} B {{ imports: [ {imports} ] }}"));
@@ -181,7 +181,7 @@ fn a_reload_changes_what_accounts_have_of_each_other() {
 }
 
 #[test]
-fn a_request_is_answered_in_time_or_not_at_all() {
+fn a_late_service_response_is_dropped() {
     let server = ours(
         2,
         &file(
@@ -200,7 +200,7 @@ fn a_request_is_answered_in_time_or_not_at_all() {
 /// Unanswered requests are bounded: at the bound a requester gets 503 (no responders), and another client
 /// still gets its answer.
 #[test]
-fn who_asks_for_more_than_there_is_room_for_is_told() {
+fn requests_over_the_bound_get_503() {
     const AT_ONCE: usize = 10_000;
     let server = ours(
         1,

@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_fails_whoever_asked_for_it_by_name_alone() {
+    fn a_missing_requirement_fails_only_named_experiments() {
         let missing = outcome(Err(Refusal::Missing("a memory cgroup".into())));
         assert!(failure(&missing, true).is_none());
         assert!(
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn every_experiment_has_a_name_of_its_own_and_says_where_its_claim_is_from() {
+    fn experiment_names_are_unique_and_sources_given() {
         for (i, experiment) in experiments::all().iter().enumerate() {
             assert!(
                 !["list", "all", "load", "cores", "compare", "feed-bench-page"].contains(&experiment.name),

@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_ways_that_are_drawn_enter_as_many_pages_as_the_titles_say() {
+    fn drawn_paths_touch_the_stated_number_of_pages() {
         let mut report = Report::default();
         add(&mut report);
         let titles: Vec<&str> = report.figures.iter().map(|figure| figure.title.as_str()).collect();

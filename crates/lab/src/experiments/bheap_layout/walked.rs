@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_small_key_rises_through_three_pages_of_the_textbook_and_two_of_the_b_heap() {
+    fn a_small_key_touches_fewer_b_heap_pages() {
         let walks = walks();
         // The path from index 29 is 29, 14, 7, 3, 1 in the textbook's heap; 29, 26, 24, then 6, 3, 1 in page
         // 0 in the B-heap.
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_always_items_to_remove_and_never_more_than_the_drawing_has_cells() {
+    fn operations_keep_the_heap_within_the_drawing() {
         let keys = keys();
         assert!(keys.is_sorted() && keys.len() == KEYS && keys.iter().all(|key| *key < KEY_END as u64));
         let mut items = KEYS;

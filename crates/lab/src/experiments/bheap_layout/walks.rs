@@ -58,7 +58,7 @@ mod tests {
     use bheap::layout::{Binary, PageLayout};
 
     #[test]
-    fn walks_at_eight_items_a_page_can_be_counted_by_hand() {
+    fn walks_match_counts_by_hand() {
         let paged = PageLayout::new(8).unwrap();
         // One page is above four others: 7 nodes, then 4 × 8.
         let b_heap = Walks::of(&paged, 39, |node| paged.page_of(node));

@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_a_tree_without_gaps_in_its_positions_and_siblings_share_a_page() {
+    fn positions_are_dense_and_siblings_share_pages() {
         for shift in 3..=10 {
             let layout = WideningLayout::new(1 << shift).unwrap();
             let mut next = 1;

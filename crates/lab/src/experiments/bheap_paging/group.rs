@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_versions_are_found_in_the_mounts_and_others_are_not() {
+    fn cgroup_versions_1_and_2_are_found() {
         let mounts = "cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n\
                       cgroup /sys/fs/cgroup/cpu cgroup rw,cpu 0 0\n\
                       cgroup /sys/fs/cgroup/memory cgroup rw,relatime,memory 0 0\n\
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_controller_it_says_what_is_missing_and_leaves_nothing() {
+    fn a_missing_memory_controller_is_reported() {
         let nothing = Group::below(&[]).unwrap_err().to_string();
         assert!(nothing.contains("no hierarchy with a memory controller is mounted"), "{nothing}");
         let directory = tempfile::tempdir().unwrap();
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_of_the_dead_are_removed_and_those_of_the_living_and_of_others_stay() {
+    fn only_groups_of_dead_processes_are_removed() {
         let directory = tempfile::tempdir().unwrap();
         // The process id is above the kernel's maximum (2^22), so no such process exists.
         let dead = directory.path().join(format!("{PREFIX}4194305-0"));

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_limit_nothing_faults_and_with_one_the_kernel_reads() {
+    fn faults_occur_only_under_a_memory_limit() {
         let _groups = group::ONE_AT_A_TIME.lock();
         let sizes = Sizes { items: 1 << 19, pairs: (200, 500), seconds: 20.0, percents: vec![100, 50] };
         let found = match measured(&sizes, 4096, None, &again(), &|_| ()) {
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_that_fails_is_an_error_with_its_words() {
+    fn a_failed_child_reports_its_error() {
         let scratch = Scratch::on_disk(None).unwrap();
         let task = Task {
             group: None,

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_size_that_is_no_power_of_two_is_refused() {
+    fn page_sizes_must_be_a_power_of_two() {
         let scratch = Scratch::on_disk(None).unwrap();
         for kind in [Kind::BHeap, Kind::PageQueue] {
             assert!(filled(kind, scratch.path(), 10, 3000, || 1).is_err(), "{kind:?}");

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_come_back_last_first_and_end_where_the_file_ends() {
+    fn blocks_are_bounded_and_reused_in_lifo_order() {
         let scratch = Scratch::on_disk(None).unwrap();
         let mut blocks = PagedBlocks::create(scratch.path(), 3, 4096).unwrap();
         assert!(blocks.reserve(3) && !blocks.reserve(4));

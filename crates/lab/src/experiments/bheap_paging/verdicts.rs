@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_twentieth_of_the_faults_in_less_time_is_the_goal() {
+    fn the_goal_needs_twenty_times_fewer_faults() {
         let paged = found(Kind::BHeap, 1000, 1.0);
         assert_eq!(smarter(&paged, &found(Kind::PageQueue, 50, 0.9)), Verdict::Holds);
         assert_eq!(smarter(&paged, &found(Kind::PageQueue, 51, 0.9)), Verdict::HoldsWithAnotherFigure);

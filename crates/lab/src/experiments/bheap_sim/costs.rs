@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_size_of_memory_there_is_a_curve() {
+    fn costs_without_a_memory_size_give_a_curve() {
         let report = run(Costs { page_read_s: Some(80e-6), ..Costs::default() });
         assert_eq!((report.figures.len(), report.verdicts.len()), (1, 0));
         assert!(report.tables[1].rows.len() > 10);

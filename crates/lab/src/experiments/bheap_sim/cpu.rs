@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_take_time_and_the_median_is_in_the_middle() {
+    fn measured_times_are_positive_and_quantiles_ordered() {
         let measured = measure(2_000, 4096, 3);
         assert_eq!((measured.binary_s.len(), measured.paged_s.len()), (3, 3));
         assert!(measured.binary_s.iter().chain(&measured.paged_s).all(|&s| s > 0.0), "{measured:?}");

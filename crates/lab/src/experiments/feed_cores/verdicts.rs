@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_planted_cost_of_many_cores_is_found_and_a_planted_null_is_not() {
+    fn the_verdict_follows_the_planted_core_cost() {
         let free = [1e5, 1.02e5, 0.99e5];
         assert_eq!(verdict(graph(1, &free, &[7.9e5, 8.0e5, 7.8e5])), Verdict::Holds);
         assert_eq!(verdict(graph(1, &free, &[2.0e5, 2.1e5, 1.9e5])), Verdict::HoldsWithAnotherFigure);
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_doubtful_round_carries_no_verdict_and_one_core_none_either() {
+    fn doubtful_or_single_core_rounds_get_no_verdict() {
         let mut doubtful = graph(1, &[1e5; 3], &[8e5; 3]);
         doubtful.series[0].samples[0].doubts.push("a message was lost".into());
         assert_eq!(verdict(doubtful), Verdict::TooNoisyToSay);

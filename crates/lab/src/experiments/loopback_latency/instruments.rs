@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_planted_excess_over_the_limit_is_told_and_a_planted_null_is_not() {
+    fn an_excess_over_the_bound_is_reported() {
         for (planted, verdict) in [(1.0, "yes"), (1.04, "yes"), (0.5, "yes"), (1.2, "no")] {
             let (_, _, ratio) = beside(&rounds(planted), |all| all.p50, 0).unwrap();
             assert_eq!(within_bound(&ratio, 1.05), verdict, "{planted}");
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn every_request_of_both_kinds_is_sent_and_answered() {
+    fn both_request_kinds_are_sent_and_answered() {
         let cores = allowed().unwrap();
         let cores = (cores[0], cores[cores.len() - 1]);
         for kind in KINDS {
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn recording_is_measured_over_the_samples_that_were_asked_for() {
+    fn recording_cost_is_finite_and_positive() {
         let recording = recording(ROUND);
         assert!(recording.ns.is_finite() && recording.ns > 0.0);
     }

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_sent_in_time_counts_with_what_it_waited() {
+    fn unsent_requests_count_with_their_waiting_time() {
         let core = allowed().unwrap()[0];
         let duration = Duration::from_millis(5);
         let run = Run { wait: Wait::Block, rate: Some(5e7), duration, cores: (core, core) };

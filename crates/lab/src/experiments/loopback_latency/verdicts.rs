@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn a_planted_service_time_gives_its_knee_its_law_and_what_is_hidden() {
+    fn a_planted_service_time_confirms_all_claims() {
         let report = report(&planted(8_000));
         assert!(report.verdicts.iter().all(|j| j.verdict == Verdict::Holds), "{:?}", report.verdicts);
         // 100,000 messages of 8 µs each, 7.14 µs apart: the last waits 85.7 ms.
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn a_servers_knee_is_held_against_its_own_inverse() {
+    fn the_knee_is_judged_by_service_time() {
         let judged = |service_ns, held, broke| {
             let servers = vec![Knee { server: "planted", service_ns, held, broke }];
             let report = report(&WaitFigures { servers, ..planted(8_000) });
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_machine_is_not_called_a_slow_server() {
+    fn figures_of_a_busy_machine_are_too_noisy() {
         let verdicts = verdicts(&planted(500_000));
         assert_eq!((verdicts[0], verdicts[2]), (Verdict::TooNoisyToSay, Verdict::TooNoisyToSay));
     }

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_read_with_their_units_and_instructions_left_out() {
+    fn cache_sizes_are_read_and_instruction_caches_ignored() {
         assert_eq!(bytes_of("32K"), Some(32 << 10));
         assert_eq!(bytes_of("2M"), Some(2 << 20));
         assert_eq!(bytes_of("512"), Some(512));

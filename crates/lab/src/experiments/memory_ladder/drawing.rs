@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_longer_time_is_a_longer_bar_and_every_name_is_there() {
+    fn bars_grow_with_time_and_are_labelled() {
         let rung = |name: &str, ns: f64| Rung { name: name.into(), ns, ..Rung::default() };
         let svg = drawn(&[rung("near", 1.0), rung("far", 1e6)]);
         let widths: Vec<f64> = svg

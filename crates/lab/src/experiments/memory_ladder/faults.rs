@@ -145,7 +145,7 @@ mod tests {
     use crate::experiments::scratch::Scratch;
 
     #[test]
-    fn each_kind_of_fault_is_counted_as_what_it_is() {
+    fn each_fault_kind_is_counted_separately() {
         let mut random = Random::new(3);
         let first = minor(512, 4096).unwrap();
         assert!(first.counted.minor_faults >= 1 && first.counted.bytes_read == 0, "{:?}", first.counted);

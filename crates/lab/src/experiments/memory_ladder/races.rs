@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn the_crossing_lies_between_the_last_win_and_the_first_loss() {
+    fn the_crossover_lies_between_win_and_loss() {
         let heats = [like(100, 100.0, 10.0), like(1000, 100.0, 100.0 / 2.0), like(10_000, 100.0, 200.0)];
         let Some(CrossoverSize::At(at)) = crossing(&heats, |heat| Some(heat.scan_ns)) else {
             panic!("a crossing")
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cold_search_faults_and_all_three_find_their_item() {
+    fn a_cold_search_faults_and_finds_its_item() {
         let scratch = Scratch::on_disk(None).unwrap();
         let file = scratch.words("race", 1 << 16, key).unwrap();
         let heat = heat(&file, 1 << 14, 5, &mut Random::new(5)).unwrap();

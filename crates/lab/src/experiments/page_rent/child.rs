@@ -329,7 +329,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_rare_is_due_once_when_counting_begins() {
+    fn rare_events_are_due_when_counting_begins() {
         let schedule = Schedule::from_now((2.0, 3.0));
         let due = |per_s| schedule.due(per_s).map(|due| due.as_secs_f64()).collect::<Vec<f64>>();
         assert_eq!(due(1.0 / 60.0), [2.0]);

@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn all_three_must_be_seen_for_the_claim_to_hold() {
+    fn the_claim_requires_all_three_effects() {
         let ours = queue((0.0, 10_000, 40.0), (100.0, 10_000, 50.0), 0.1);
         let judge = |busy| judged(&queue((0.0, 10_000, 40.0), busy, 0.1), &ours);
         assert_eq!(judge((200.0, 12_000, 80.0)), Verdict::Holds);

@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_queue_gives_the_same_entries_in_the_same_order() {
+    fn all_queues_return_entries_in_equal_order() {
         let all: Vec<ExpiryFigures> = (0..NAMES.len()).map(|at| measure(at, 3_000).unwrap()).collect();
         assert!(
             all.iter().all(|needed| needed.checksum == all[0].checksum && needed.entry_ns > 0.0),

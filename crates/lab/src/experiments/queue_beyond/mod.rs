@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn tiny_as_it_is_it_says_all_and_does_not_boast() {
+    fn a_small_run_is_complete_without_goal_verdicts() {
         let report = measured(&tiny(), &PARTS, &Options::default()).unwrap();
         for table in [
             "Transfers an operation",
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_that_nobody_knows_is_refused_and_one_runs_alone() {
+    fn only_a_known_part_runs_alone() {
         let part = |part: &str| Options { part: Some(part.into()), items: Some(1_000), ..Options::default() };
         assert!(matches!(run(&part("speed")), Err(Refusal::Usage(said)) if said.contains("pressure, ram")));
         let report = run(&part("space")).unwrap();

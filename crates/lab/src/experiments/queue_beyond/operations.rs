@@ -227,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_operation_of_any_sequence_does_more_than_the_limit() {
+    fn every_operation_stays_within_the_limit() {
         for keys in Keys::OTHERS {
             for fan_out in [4, 16] {
                 let mut operations = 0;
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn every_operation_is_timed_and_quantiles_are_where_they_belong() {
+    fn operations_are_timed_with_correct_quantiles() {
         assert_eq!(timed(0, 500).unwrap().len(), 2000);
         let times = Times::of((1..=1000).rev().collect());
         assert_eq!(

@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_queue_stays_below_the_b_heap_where_keys_come_in_no_order() {
+    fn unordered_keys_favour_the_page_queue() {
         for keys in [Keys::Uniform(1), Keys::Uniform(20_250_101), Keys::Clustered] {
             let heap = QueueChoice::BHeap.simulate(60_000, keys).unwrap();
             let binary = QueueChoice::Binary.simulate(60_000, keys).unwrap();
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn totals_are_the_same_each_time_and_more_memory_never_costs_more() {
+    fn transfers_are_reproducible_and_fall_with_memory() {
         let once = QueueChoice::PageQueue(64).simulate(30_000, Keys::Expiries).unwrap();
         let again = QueueChoice::PageQueue(64).simulate(30_000, Keys::Expiries).unwrap();
         for resident in 1..80 {

@@ -257,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_queues_do_the_same_work_and_are_timed() {
+    fn all_queues_are_timed_on_equal_work() {
         let measured = measure(2_000, ItemOrder::Key, 2, None, &Options::default()).unwrap();
         assert_eq!(measured.samples.len(), contenders::NAMES.len());
         for sample in &measured.samples {
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_is_one_of_the_others_and_the_far_ones_are_left_out() {
+    fn the_share_compares_with_the_best_competitor() {
         let measured = SizeSamples {
             items: 1,
             compared: ItemOrder::Key,
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_in_which_work_differs_is_an_error() {
+    fn a_wrong_pop_order_changes_the_checksum() {
         struct LifoQueue(Vec<contenders::Item>);
         impl TimedQueue for LifoQueue {
             fn push(&mut self, item: contenders::Item) {

@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_queue_takes_less_than_its_items_and_shrinking_shows() {
+    fn measured_space_covers_items_and_spare_capacity() {
         let plain = plain(40_000).unwrap();
         let (handled, garbage) = with_handles(40_000).unwrap();
         for space in [plain, handled] {

@@ -548,7 +548,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_must_lie_on_one_side_with_all_its_interval() {
+    fn a_verdict_needs_the_whole_interval() {
         let share = |low, median, high| Ratio { median, low, high, rounds: 5 };
         assert_eq!(share_at_most(&share(0.7, 0.8, 0.84), 0.85), Verdict::Holds);
         assert_eq!(share_at_most(&share(0.8, 0.84, 0.9), 0.85), Verdict::TooNoisyToSay);

@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_asked_for_again_stays_and_a_scan_passes() {
+    fn frequently_requested_objects_survive_a_scan() {
         let mut memory = Memory::new(100 * (1000 + OVERHEAD_BYTES));
         for id in 0..100 {
             memory.offer(id, &[id as u8; 1000]);

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_until_the_end_ends_with_the_connection_and_another_does_not() {
+    fn only_close_delimited_bodies_end_with_the_connection() {
         let mut http = Http::new("h", "/");
         http.request(&mut Vec::new());
         assert_eq!(http.received(b"HTTP/1.1 200 OK\r\n\r\nsome", &mut Vec::new()), Ok(0));

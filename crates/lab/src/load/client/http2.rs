@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn each_answer_counts_once_for_who_asked_wherever_it_is_cut() {
+    fn each_response_counts_once_at_any_split() {
         let mut bytes = Vec::new();
         answer(&mut bytes, 5, 200, 700, true);
         // A head, other frames, and content in two pieces with trailers; another answer completes in between.
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_what_a_server_decodes_and_small_from_the_second_on() {
+    fn requests_decode_correctly_and_shrink_when_repeated() {
         let (mut http2, mut out) = ready();
         let (mut decoder, mut section) = (Decoder::new(), FieldSection::new(16 << 10, 16));
         for number in 0..3 {
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_says_goodbye_is_asked_no_more_and_pings_are_answered() {
+    fn a_goaway_ends_requests_and_pings_are_answered() {
         let (mut http2, mut out) = ready();
         http2.request(&mut out);
         let mut bytes = Vec::new();

@@ -137,7 +137,7 @@ mod tests {
         b"INFO {\"server_id\":\"x\"} \r\nPING\r\nPONG\r\nMSG lab.1 1 3\r\nnnn\r\nMSG lab.1 1 3\r\nnnn\r\n";
 
     #[test]
-    fn messages_that_come_back_are_answers_wherever_they_are_cut() {
+    fn echoed_messages_count_at_any_split() {
         for cut in 0..=DIALOGUE.len() {
             let mut nats = Nats::new("lab.1", 3);
             let mut out = Vec::new();

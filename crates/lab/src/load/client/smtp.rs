@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mail_is_answered_by_its_last_reply_wherever_the_replies_are_cut() {
+    fn each_mail_counts_once_at_any_split() {
         for offers in ["250 x\r\n", "250-x\r\n250-PIPELINING\r\n250 SIZE\r\n"] {
             let replies = b"250 2.1.0 ok\r\n250 2.1.5 ok\r\n354 go\r\n250 2.0.0 kept\r\n";
             for cut in 0..=replies.len() {

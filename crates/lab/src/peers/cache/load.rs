@@ -500,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn a_browsers_request_has_about_600_bytes_and_its_own_middle() {
+    fn a_browser_request_has_about_600_bytes() {
         let [before, after] = BROWSER_HEADERS;
         for (path, digits) in
             [("/size/1024/7", 24), ("/size/65536/100000", 24), ("/size/1024/1000000000", 24)]
@@ -533,7 +533,7 @@ mod tests {
     }
 
     #[test]
-    fn heads_are_read_in_parts_and_only_good_ones_pass() {
+    fn partial_heads_wait_and_bad_heads_fail() {
         let whole = b"HTTP/1.1 200 OK\r\ncontent-LENGTH: 3\r\nConnection: close\r\n\r\nabc";
         assert_eq!(parse_head(whole).unwrap(), Some((whole.len() - 3, 3, true)));
         for cut in 0..whole.len() - 3 {

@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_say_whom_they_are_for_and_uploads_what_came() {
+    fn the_origin_states_cacheability_and_upload_size() {
         let mut requests =
             b"GET /size/3/1 HTTP/1.1\r\nHost: a\r\n\r\nHEAD /private/3/1 HTTP/1.1\r\nHost: a\r\n\r\n\
             POST /upload/0/0 HTTP/1.1\r\nHost: a\r\nContent-Length: 600000\r\n\r\n"

@@ -319,7 +319,7 @@ fn cleaning_twice_changes_nothing() {
 }
 
 #[test]
-fn remote_content_is_counted_and_named_and_loaded_when_asked() {
+fn remote_content_is_named_and_loaded_on_request() {
     let source = "<img src=\"https://cdn.shop.test/a.png\" alt=\"Sale\"><img src=//track.test/p.gif>\
         <body background='http://cdn.shop.test/b.png'><style>p{color:red;background:url(http://s.test/y)}</style><p style=\"color:red;background:url(http://x.test/y)\">x</p>\
         <img src=\"data:image/png;base64,AA==\">";

@@ -64,7 +64,7 @@ fn encoded_words_and_charsets_are_decoded() {
 }
 
 #[test]
-fn a_from_field_has_a_name_and_an_address() {
+fn a_from_field_gives_name_and_address() {
     for (value, name, address) in [
         (&b"Ann Lee <ann@example.org>"[..], "Ann Lee", "ann@example.org"),
         (b"ann@example.org", "", "ann@example.org"),
@@ -120,7 +120,7 @@ fn alternatives_and_attachments_are_told_apart() {
 }
 
 #[test]
-fn broken_mails_are_shown_as_far_as_they_go() {
+fn broken_mails_are_still_shown() {
     for raw in [
         &b""[..],
         b"\r\n",
@@ -243,7 +243,7 @@ fn one_time_codes_are_found() {
 }
 
 #[test]
-fn a_soft_break_before_a_boundary_takes_no_letters_with_it() {
+fn a_final_soft_break_keeps_the_text() {
     for line_end in ["\r\n", "\n"] {
         let raw = "Content-Type: multipart/mixed; boundary=b\n\n--b\nContent-Transfer-Encoding: quoted-printable\n\n\
                    caf=C3=A9 au lait=\n--b--\n"

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn no_mail_takes_more_than_its_share_and_none_more_than_it_needs() {
+    fn column_heights_respect_the_disk_share() {
         for (grams, bytes, height) in
             [(900, 4096, 3072), (1500, 4096, 4096), (9000, 4096, 4096), (50, 100_000, 256), (1, 10, 256)]
         {

@@ -103,7 +103,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_text_has_all_that_is_asked_for_of_what_is_in_it(text in "\\PC{0,60}", from in 0usize..60, len in 1usize..20) {
+        fn text_grams_include_all_query_grams(text in "\\PC{0,60}", from in 0usize..60, len in 1usize..20) {
             let text = crate::search::fold(&text);
             let word: String = text.chars().skip(from).take(len).collect();
             let mut finder = Finder::new();

@@ -250,7 +250,7 @@ mod tests {
     use super::{super::columns, *};
 
     #[test]
-    fn what_is_written_is_asked_again_and_no_damage_goes_unnoticed() {
+    fn a_segment_reads_back_and_detects_damage() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("1.sheet");
         let mut filled = Columns::new(256);

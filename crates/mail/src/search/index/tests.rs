@@ -210,7 +210,7 @@ fn every_hit_of_a_scan_is_found() {
 }
 
 #[test]
-fn what_was_indexed_is_there_after_a_restart_and_what_is_damaged_is_made_anew() {
+fn the_index_survives_restarts_and_repairs_damage() {
     let directory = tempfile::tempdir().unwrap();
     let (twin, mut numbers) = (twin(), Numbers(4));
     for n in 0..60 {
@@ -320,7 +320,7 @@ fn an_outdated_index_answers_until_replaced() {
 }
 
 #[test]
-fn mails_that_go_fall_out_and_full_sheets_are_put_away() {
+fn deleted_mails_leave_and_full_segments_are_written() {
     let directory = tempfile::tempdir().unwrap();
     let (twin, mut numbers) = (twin(), Numbers(5));
     let begun_ms = clock::unix_ms();
@@ -352,7 +352,7 @@ fn mails_that_go_fall_out_and_full_sheets_are_put_away() {
 }
 
 #[test]
-fn a_disk_that_takes_nothing_costs_time_and_no_hit() {
+fn an_unwritable_disk_costs_no_search_hit() {
     let directory = tempfile::tempdir().unwrap();
     let (twin, mut numbers) = (twin(), Numbers(6));
     for n in 0..60 {

@@ -297,7 +297,7 @@ proptest! {
 
 /// A mail takes at most 100 bytes, not counting the names of inboxes.
 #[test]
-fn a_mail_costs_no_more_than_a_hundred_bytes() {
+fn a_mail_takes_at_most_100_bytes() {
     let mut index = Index::new(IndexRules { age_ms: 86_400_000, per_inbox_max: 500, ..RULES });
     let empty = index.bytes();
     let mails = 100_000;
@@ -311,7 +311,7 @@ fn a_mail_costs_no_more_than_a_hundred_bytes() {
 
 /// The expiry of a mail can be changed only a few times, so that neither queue nor log grows without bound.
 #[test]
-fn a_mail_is_hurried_a_few_times_at_most() {
+fn early_expiry_changes_are_bounded_per_mail() {
     let mut index = Index::new(IndexRules { age_ms: 86_400_000, per_inbox_max: 500, ..RULES });
     index.insert(new(1, 1_000_000), &inbox(0));
     let mut hurried = 0;
@@ -330,7 +330,7 @@ fn a_mail_is_hurried_a_few_times_at_most() {
 
 /// An index that has become empty frees the tables that many mails needed.
 #[test]
-fn an_index_that_is_empty_again_is_small_again() {
+fn an_emptied_index_frees_its_tables() {
     let mut index = Index::new(IndexRules { age_ms: 86_400_000, per_inbox_max: 500, ..RULES });
     let mails = 100_000;
     for id in 1..=mails {
@@ -376,7 +376,7 @@ fn an_index_names_the_oldest_beyond_its_memory() {
 
 /// A full inbox drops a mail for each new one, and the expiry words of dropped mails are removed, too.
 #[test]
-fn mails_of_a_full_inbox_leave_no_words_behind() {
+fn dropped_mails_leave_no_expiry_entries() {
     let mut index = Index::new(IndexRules { age_ms: 86_400_000, per_inbox_max: 10, ..RULES });
     for id in 1..=300_000_u64 {
         if let Some(over) = index.insert(new(id, 1_000_000 + id), &inbox(0)) {

@@ -53,7 +53,7 @@ fn one_client_leaves_the_marks_of_others() {
 }
 
 #[test]
-fn a_mail_of_several_inboxes_has_over_all_the_mark_of_the_first() {
+fn flags_over_all_inboxes_come_from_the_first() {
     let marks = FlagTable::new(Arc::new(Counters::new()));
     let first = Summary { inboxes: 2, ..mail(1, "ann") };
     let second = Summary { id: MailId(2), ..mail(1, "ben") };
@@ -76,7 +76,7 @@ fn a_mail_of_several_inboxes_has_over_all_the_mark_of_the_first() {
 }
 
 #[test]
-fn a_tag_is_replaced_on_all_mails_or_none() {
+fn a_tag_is_replaced_everywhere_or_nowhere() {
     let marks = FlagTable::new(Arc::new(Counters::new()));
     let mails = 2 * (INBOX_TAG_BYTES_MAX / TAG_BYTES_MAX) as u64;
     for id in 0..mails {
@@ -91,7 +91,7 @@ fn a_tag_is_replaced_on_all_mails_or_none() {
 }
 
 #[test]
-fn names_and_their_sum_are_bounded_and_go_with_their_mails() {
+fn tags_are_bounded_and_removed_with_mails() {
     let marks = FlagTable::new(Arc::new(Counters::new()));
     assert_eq!(tag(&marks, 1, "ann", &"x".repeat(TAG_BYTES_MAX + 1)), Err(TagFault::Name));
     let many: Vec<String> = (0..=TAGS_MAX).map(|n| n.to_string()).collect();
@@ -117,7 +117,7 @@ fn names_and_their_sum_are_bounded_and_go_with_their_mails() {
 }
 
 #[test]
-fn no_more_mails_are_marked_than_there_may_be() {
+fn the_number_of_flagged_mails_is_bounded() {
     let marks = FlagTable::new(Arc::new(Counters::new()));
     for id in 0..=MARKED_MAX as u64 {
         marks.set_read(here(), &mail(id, "ann"), true);

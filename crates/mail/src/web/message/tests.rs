@@ -1,7 +1,7 @@
 use super::{StepLimit, linked};
 
 #[test]
-fn a_text_is_escaped_and_its_links_are_links() {
+fn text_is_escaped_and_urls_become_links() {
     let html = linked(
         "<b>see</b> https://a.test/?x=1&y=\"2 and https://a.test/?x=1 or javascript:alert(1), httpx",
         &StepLimit::default(),

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snippet_is_the_first_words_in_one_line() {
+    fn a_snippet_holds_the_first_words() {
         assert_eq!(snippet("  one\r\n\ttwo  three "), "one two three");
         assert_eq!(snippet(""), "");
         let long = snippet(&"grüße ".repeat(100));
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_kept_than_may_be_and_a_gist_goes_with_its_mail() {
+    fn previews_are_bounded_and_go_with_their_mails() {
         let counters = Arc::new(Counters::new());
         let gists = PreviewCache::new(Arc::clone(&counters));
         gists.keep(MailId(0), &gist(GIST_BYTES_MAX + 1));

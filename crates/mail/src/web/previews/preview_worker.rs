@@ -154,7 +154,7 @@ mod tests {
     use crate::web::tests::Site;
 
     #[test]
-    fn what_a_list_shows_is_made_before_it_is_asked_for() {
+    fn previews_are_made_before_they_are_requested() {
         let site = Site::new();
         site.deliver("ann", "Subject: x\r\n\r\nfirst words\r\n");
         site.until("mail_web_gists_made_total 1");

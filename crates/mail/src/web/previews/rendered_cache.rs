@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_for_last_stays_and_all_is_bounded() {
+    fn the_cache_is_bounded_and_keeps_recent_entries() {
         let renderings = RenderedCache::new(Arc::new(Counters::new()));
         let large = rendered(&"x".repeat(RENDERED_BYTES_MAX / 16));
         renderings.keep(made(0), &large);

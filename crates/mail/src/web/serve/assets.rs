@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_stands_in_a_page_does_not_end_its_element() {
+    fn inlined_assets_cannot_close_their_element() {
         assert!(!STYLE.contains("</") && !THEME.contains("</"));
         let policy = POLICY.to_str().expect("text");
         assert_eq!(policy.matches("'sha256-").count(), 2, "{policy}");

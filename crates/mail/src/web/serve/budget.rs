@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_holds_more_than_there_is_nor_more_than_a_share() {
+    fn a_client_is_limited_to_its_share() {
         let budget = budget(8 << 20);
         let mut one = budget.of(client(1));
         assert!(one.try_grow(4 << 20) && !one.try_grow(1), "a client has half");

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn one_client_leaves_a_helper_to_others_and_waits_its_turn() {
+    fn a_client_cannot_occupy_all_workers() {
         let turns = turns(2, 8);
         let held = turns.turn(client(1)).now_or_never().unwrap().unwrap();
         let mut again = Box::pin(turns.turn(client(1)));
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_are_told_and_who_goes_makes_room() {
+    fn a_full_queue_refuses_until_a_waiter_leaves() {
         let turns = turns(1, 8);
         let _held = turns.turn(client(9)).now_or_never().unwrap().unwrap();
         let mut waiting: Vec<_> = (0..2).map(|_| Box::pin(turns.turn(client(1)))).collect();

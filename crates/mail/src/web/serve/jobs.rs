@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_search_waits_for_its_turn_and_a_page_does_not() {
+    async fn searches_queue_without_delaying_pages() {
         let (app, id) = app(10 * RENDER_HERE_BYTES_MAX, Config::default());
         let mut held = Vec::new();
         for last in 0..SEARCH_THREADS_MAX {
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_mail_is_not_read_when_there_is_no_room() {
+    async fn a_mail_is_not_read_beyond_the_budget() {
         let (app, id) = app(1 << 20, Config { http_bytes_max: 3 << 20, ..Config::default() });
         let first = app.mail_in(client(1), &Scope::All, id).await.unwrap();
         assert!(

@@ -38,7 +38,7 @@ fn arrivals_and_deletions_are_told_live() {
 }
 
 #[test]
-fn a_listener_over_the_limit_is_told_to_come_back() {
+fn a_listener_over_the_limit_gets_503() {
     let site = Site::with(Config { listeners_max: 1, ..Config::default() });
     let held = site.agent.get(site.url("/inbox/ann@night.test/events")).call().unwrap();
     let refused = site.get("/inbox/ann@night.test/events");
@@ -47,7 +47,7 @@ fn a_listener_over_the_limit_is_told_to_come_back() {
 }
 
 #[test]
-fn waiting_finds_what_is_there_what_comes_and_says_when_nothing_does() {
+fn a_wait_finds_present_and_future_mail() {
     let site = Site::new();
     let wait = |query: &str| site.get(&format!("/api/v2/domains/public/inboxes/ann/wait?{query}"));
     let none = wait("timeout=10ms");
@@ -144,7 +144,7 @@ fn mailpits_events_come_by_websocket() {
 /// Sends a request whose handler does not read the body, in two parts. After the response the connection is
 /// still usable, or the response has announced that it closes.
 #[test]
-fn a_connection_that_ends_behind_an_answer_is_said_to_end() {
+fn a_closing_connection_is_announced_in_the_response() {
     let site = Site::new();
     let after_the_answer = Duration::from_millis(300);
     for (head, bytes, status) in [
@@ -189,7 +189,7 @@ fn a_connection_that_ends_behind_an_answer_is_said_to_end() {
 /// No operation of the OpenAPI document lets a page of another site change anything, not even a GET with
 /// `delete=`.
 #[test]
-fn no_operation_of_the_document_changes_anything_for_another_site() {
+fn cross_site_api_operations_are_refused() {
     let site = Site::new();
     let id = site.deliver("ann", "Subject: x\r\n\r\n");
     let document = site.get("/api/openapi.json").json();

@@ -129,7 +129,7 @@ impl Site {
 }
 
 #[test]
-fn an_inbox_lists_what_came_and_says_that_it_is_public() {
+fn an_inbox_lists_mail_with_a_public_notice() {
     let site = Site::new();
     assert!(site.page("/").contains("Which inbox?"));
     let empty = site.page("/inbox/ann@night.test");
@@ -183,7 +183,7 @@ fn every_view_of_every_sample_is_a_page() {
 }
 
 #[test]
-fn the_html_is_framed_and_its_remote_content_waits() {
+fn html_is_sandboxed_and_remote_content_blocked() {
     let site = Site::new();
     let newsletter = &site.samples()[0];
     let base = format!("/inbox/ann@night.test/{newsletter}");
@@ -291,7 +291,7 @@ fn more_than_one_inbox_needs_the_token() {
 }
 
 #[test]
-fn without_a_token_only_this_machine_sees_more_than_one_inbox() {
+fn remote_clients_need_a_token_for_all_mail() {
     let site = Site::with(Config { http_hosts: vec!["mail.night.test".to_owned()], ..Config::default() });
     for path in WIDE {
         assert_eq!(site.get(path).status, 200, "{path}");
@@ -413,7 +413,7 @@ fn wish(site: &Site, path: &str, form: &str) -> Answer {
 }
 
 #[test]
-fn what_a_page_deletes_can_be_brought_back_and_is_gone_when_the_server_stops() {
+fn deletes_can_be_undone_until_the_server_stops() {
     let site = Site::new();
     let ids: Vec<String> =
         (0..3).map(|n| site.deliver("ann", &format!("Subject: mail {n}\r\n\r\n"))).collect();
@@ -507,7 +507,7 @@ fn a_mail_that_goes_later_takes_nobodys_place() {
 }
 
 #[test]
-fn faults_are_pages_for_people_and_json_for_programs() {
+fn errors_are_html_for_browsers_json_for_programs() {
     let site = Site::new();
     for (path, status, words) in [
         ("/nowhere", 404, "No such page"),

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leaves_is_bounded_and_comes_back_to_who_may_see_it() {
+    fn the_undo_table_is_bounded_and_scoped() {
         let leaving = UndoTable::new(Arc::new(Counters::new()));
         let scope = |name: &str| Scope::of(name, "night.test").unwrap();
         let name = leaving.enter(here(), &scope("ann"), mails(0..3)).unwrap();

@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a36_each_has_a_line_that_says_what_comes_next() {
+    fn a36_each_certificate_line_states_the_next_step() {
         const DAY: i64 = 86_400;
         let said = |name: &str, from, until_s, renewal_s, error: Option<&str>| CertificateStatus {
             names: vec![name.to_owned()],

@@ -390,7 +390,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn numbers_of_all_cores_are_one_and_find_their_group() {
+    fn core_metrics_are_merged_and_grouped() {
         let report = report();
         assert_eq!(report.count("requests", "received"), 1234);
         assert_eq!(report.number("bytes", "saved"), Some(Number::Bytes(3 << 20)));

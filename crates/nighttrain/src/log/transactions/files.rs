@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a26_files_are_set_aside_by_size_and_the_oldest_go() {
+    fn a26_files_rotate_by_size_and_oldest_are_removed() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("access.log");
         let mut file = LineFile::open(&path, Some(Rotate::Bytes(20)), 2, 0).expect("open");
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a26_a_full_disk_takes_what_there_is_room_for_and_the_rest_is_dropped() {
+    fn a26_a_full_disk_drops_lines_beyond_the_buffer() {
         let mut file = LineFile::open(Path::new("/dev/full"), None, 1, 0).expect("open");
         let line = [&[b'x'; 1023][..], b"\n"].concat();
         let taken = (0..2000).filter(|_| append(&mut file, &line)).count();
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a26_a_line_that_was_taken_in_half_is_not_torn_over_two_files() {
+    fn a26_a_reopen_drops_a_half_written_line() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("access.log");
         let mut file = LineFile::open(&path, None, 1, 0).expect("open");

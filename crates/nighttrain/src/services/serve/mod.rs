@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_may_see_all_mail_may_hear_of_it() {
+    fn mail_events_need_access_to_all_mail() {
         let reserved = |listen: &str, websocket: Option<(&str, &[&str])>, token: bool| {
             let websocket = websocket.map(|(listen, origins)| feed::WebSocket {
                 listen: listen.parse().expect("an address"),
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn purges_name_each_host_that_visitors_may_use_here() {
+    fn purge_urls_cover_each_served_host() {
         let urls = urls(&[SocketAddr::from(([0, 0, 0, 0], 8080))], "example.org");
         let inbox = Inbox { local: "a b".into(), domain: "example.org".into() };
         let all = urls(&inbox);

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_that_fails_keeps_no_other_from_draining() {
+    fn a_failing_service_does_not_stop_other_drains() {
         let (first, second) = (Fake::new(None, true), Fake::new(None, false));
         let Err(Failure::Failed(why)) = drain_all(&[&first, &second]) else { panic!("it fails") };
         assert_eq!(why, "a loop failed");

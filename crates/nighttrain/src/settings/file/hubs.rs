@@ -144,7 +144,7 @@ mod tests {
     use crate::settings::file::values;
 
     #[test]
-    fn f9_each_mistake_in_a_hub_is_told_with_its_place_and_what_was_expected() {
+    fn f9_hub_faults_name_place_and_expectation() {
         let text = "[[feed.leaf-remote]]\nurls = [\"http://a\"]\naccount = 5\n[[feed.leaf-remote]]\nurl = \"b\"\n\
                     [[feed.leaf-remote]]\nurls = []\ncredentials = \"c\"\nnkey = \"d\"\n[[feed.leaf-remote]]\n\
                     urls = [\"nats-leaf://a\", \"ws://b\"]\ntls-cert = \"e\"\n[feed]\nleaf-remotes = 1\n";

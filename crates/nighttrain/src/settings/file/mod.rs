@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn every_fault_is_named_with_its_line_and_what_was_meant() {
+    fn faults_name_their_line_and_a_suggestion() {
         let text = "admn = \"x\"\nlisten = \"x\"\n[cache]\nadmin = \"x\"\ndefault_ttl = \"1s\"\nmemory = 5\n\
                     connections-max = \"5\"\npurge-from = \"::1\"\nzzzzzzzzzzzz = 1\n[cahce]\n[fed]\n[feed]\nmax-payload = \"1QiB\"\nname = \"x\"\n";
         assert_eq!(
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_file_is_one_fault_on_its_line() {
+    fn a_torn_file_gives_a_single_fault() {
         let torn = faults("[cache]\nlisten = \"127.0.0.1:1\nmemory = \"1MiB\"\n");
         assert_eq!(torn.len(), 1, "{torn:?}");
         assert!(torn[0].starts_with("n.toml:2:"), "{torn:?}");

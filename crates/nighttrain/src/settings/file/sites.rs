@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a34_each_mistake_in_a_site_is_told_with_its_place_and_what_was_expected() {
+    fn a34_site_faults_name_place_and_expectation() {
         let text = "[cache]\nsort-query = \"yes\"\n[[cache.site]]\nhosts = [\"a.example\", \"http://b\", 5]\norigin = \"a:80\"\n\
                     ignore-query = [\"utm_*\", \"a*b\"]\nbypass-cookie = [\"x\"]\nmemory = \"1GiB\"\nlog = \"info\"\n\
                     [[cache.site.path]]\npath = \"admin\"\n[[cache.site.path]]\nttl = \"1s\"\n[[cache.site.path]]\npath = \"/a\"\n\

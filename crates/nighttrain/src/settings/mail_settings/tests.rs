@@ -16,7 +16,7 @@ fn what_does_not_go_together_is_told() {
 }
 
 #[test]
-fn the_store_is_in_the_directory_of_state_unless_somebody_says_otherwise() {
+fn the_mail_store_defaults_to_the_state_directory() {
     let directory = tempfile::tempdir().expect("a directory");
     let state = directory.path().join("made");
     let config = MailSettings::default().config(Some(&state), None).expect("right");

@@ -235,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_credit_is_spent_and_fills_up_with_time_and_work() {
+    fn credit_refills_with_time_and_work() {
         let rate = Rate { burst: 3, per_s: 2 };
         let mut credit = Credit::full(rate, 1000);
         let taken = |credit: &mut Credit, now_ms| (0..10).take_while(|_| credit.take(rate, now_ms)).count();

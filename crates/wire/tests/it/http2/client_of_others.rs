@@ -255,7 +255,7 @@ fn and_with_large_windows_and_frames() {
 }
 
 #[test]
-fn and_with_small_windows_a_small_table_and_a_narrow_pipe() {
+fn a_client_with_small_windows_is_answered() {
     let limits = Limits { streams_max: 8, ..Limits::default() };
     let mut builder = client::Builder::new();
     builder.initial_window_size(2000).header_table_size(0).max_concurrent_reset_streams(100);

@@ -152,7 +152,7 @@ fn faults_of_streams_end_streams() {
 
 /// RFC 9113 §6.9: a request's windows limit the client, and reopen as content is consumed.
 #[test]
-fn the_windows_of_requests_open_as_content_is_taken() {
+fn request_windows_reopen_as_content_is_consumed() {
     let limits = Limits { stream_window: 65_535, connection_window: 100_000, ..Limits::default() };
     let mut client = Client::new(limits);
     client.sends(&headers(1, POST, false));
@@ -260,7 +260,7 @@ fn a_smaller_table_is_acknowledged() {
 }
 
 #[test]
-fn a_drain_ends_what_is_open_and_takes_no_more() {
+fn a_drain_finishes_open_streams_only() {
     let mut client = Client::new(Limits::default());
     client.sends(&headers(1, GET, true));
     client.connection.announce_drain(&mut client.out);
@@ -282,7 +282,7 @@ fn a_drain_ends_what_is_open_and_takes_no_more() {
 
 /// RFC 9218 §10: more urgent streams are sent first, and incremental streams take turns.
 #[test]
-fn the_most_urgent_is_sent_first_and_parts_take_turns() {
+fn urgent_streams_go_first_and_incremental_ones_alternate() {
     let mut client = Client::new(Limits::default());
     let urgency = |value| [GET, &[("priority", value)]].concat();
     for (stream, value) in [(1, "u=5"), (3, "u=3"), (5, "u=3"), (7, "u=4, i"), (9, "u=4, i")] {
@@ -351,7 +351,7 @@ fn settings_must_be_acknowledged_in_time() {
 }
 
 #[test]
-fn a_response_that_waits_for_windows_of_nothing_is_told() {
+fn a_response_stalled_on_a_window_is_reported() {
     let mut client = Client::new(Limits::default());
     client.sends(&setting(Setting::INITIAL_WINDOW_SIZE, 0));
     client.sends(&headers(1, GET, true));

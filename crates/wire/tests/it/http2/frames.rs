@@ -102,7 +102,7 @@ fn what_is_malformed_ends_what_the_rfc_says() {
 }
 
 #[test]
-fn what_is_too_large_is_refused_before_it_has_come() {
+fn an_oversized_frame_is_refused_by_its_header() {
     let header = FrameHeader { length: FRAME_BYTES_MIN + 1, kind: kind::DATA, flags: 0, stream: 1 };
     let fault = Fault::of_connection(Rule::FrameTooLarge, ErrorCode::FRAME_SIZE_ERROR);
     assert_eq!(frame::parse(&header.bytes(), FRAME_BYTES_MIN), Err(fault));
@@ -127,7 +127,7 @@ fn settings_are_read_in_order() {
 }
 
 #[test]
-fn a_long_field_block_goes_out_in_several_frames() {
+fn long_field_blocks_span_several_frames() {
     for (len, frames) in [(0, 1), (5, 1), (10, 1), (11, 2), (30, 3), (31, 4)] {
         let block: Vec<u8> = (0..len).collect();
         let (mut out, mut joined, mut count) = (Vec::new(), Vec::new(), 0);
@@ -232,7 +232,7 @@ impl Draft {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read_back_and_split_anywhere(draft in draft()) {
+    fn written_frames_are_parsed_at_any_split(draft in draft()) {
         let frame = draft.frame();
         let mut out = Vec::new();
         frame::write(&mut out, &frame);

@@ -85,7 +85,7 @@ fn a_request_is_taken_apart() {
 
 /// RFC 9113 §8.2.1: names and values contain nothing that HTTP/1 would read differently.
 #[test]
-fn names_and_values_hold_nothing_that_http1_would_read_otherwise() {
+fn names_and_values_invalid_in_http1_are_refused() {
     for name in ["Accept", "a b", "a:", "a\r", "", "a\0", "a\u{e9}", "a(b)"] {
         assert_eq!(refused_with(&[(name, "x")]), Some(RequestRule::FieldName), "{name:?}");
     }
@@ -114,7 +114,7 @@ fn what_is_of_the_connection_is_refused() {
 
 /// RFC 9113 §8.3 and §8.3.1: each pseudo-header occurs once, and before the fields.
 #[test]
-fn pseudo_headers_are_those_of_a_request_each_once_and_first() {
+fn each_pseudo_header_comes_once_and_first() {
     assert_eq!(refused_with(&[]), None);
     for name in [":status", ":x", ":", ":Method"] {
         assert_eq!(refused_with(&[(name, "200")]), Some(RequestRule::PseudoUnknown), "{name}");
@@ -177,7 +177,7 @@ fn authority_and_host_name_one_site() {
 
 /// RFC 9113 §8.1.1, RFC 9110 §8.6: Content-Length is one number and agrees with the stream's end.
 #[test]
-fn the_length_is_one_number_and_fits_the_end() {
+fn content_length_is_one_number_matching_the_end() {
     let open = Terms { end_stream: false, ..END };
     for (value, rule) in [
         ("0", None),
@@ -248,7 +248,7 @@ fn connect_is_for_a_tunnel_or_another_protocol() {
 
 /// RFC 9113 §8.2.3: cookie fields are joined at the position of the first.
 #[test]
-fn the_crumbs_of_a_cookie_are_joined_where_the_first_stood() {
+fn cookie_crumbs_are_joined_at_the_first() {
     let fields = [("a", "1"), ("cookie", "b=2"), ("c", "3"), ("cookie", "d=4; e=5"), ("cookie", "f")];
     let section = section(&[&GET[..], &fields].concat());
     let request = read_request(&section, END).expect("sound");
@@ -407,7 +407,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
     /// The cached layout of the previous request does not change the result for the next one.
     #[test]
-    fn a_request_behind_another_is_read_as_if_it_came_alone(requests in requests()) {
+    fn the_previous_request_does_not_affect_the_next(requests in requests()) {
         let mut section = FieldSection::new(1 << 16, 200);
         let mut room = HeadRoom::default();
         for (fields, end_stream) in requests {
@@ -432,7 +432,7 @@ proptest! {
 /// The case for which the layout is cached: the second request differs in its path alone, and its head is the
 /// first's with another path, longer or shorter, with the same result for its content.
 #[test]
-fn a_path_is_all_that_is_written_of_the_next_request() {
+fn a_request_with_another_path_reuses_the_layout() {
     let mut section = FieldSection::new(1 << 16, 200);
     let mut room = HeadRoom::new(64);
     for path in ["/x", "/longer?than=before", "/", "/y", "/y"] {

@@ -248,7 +248,7 @@ async fn futures_of<F: Future>(all: impl IntoIterator<Item = F>) -> Vec<F::Outpu
 }
 
 #[tokio::test]
-async fn an_origin_that_allows_few_streams_gets_more_connections() {
+async fn a_low_stream_limit_opens_more_connections() {
     let (address, mut given) = serve(2, usize::MAX).await;
     let only = Only::at(address, Limits::default());
     // The first answer carries the origin's stream limit.
@@ -278,7 +278,7 @@ async fn an_origin_that_allows_few_streams_gets_more_connections() {
 
 /// An answer that is not read buffers one window of bytes, and stalls no other stream of the connection.
 #[tokio::test]
-async fn a_slow_reader_keeps_a_window_and_no_more() {
+async fn a_slow_reader_buffers_one_window_only() {
     let (address, mut given) = serve(100, usize::MAX).await;
     let limits = Limits { origin_streams_max: 4, ..Limits::default() };
     let window = limits.origin_stream_bytes_max;
@@ -362,7 +362,7 @@ async fn what_all_exchanges_may_keep_is_bounded() {
 }
 
 #[tokio::test]
-async fn content_goes_out_as_fast_as_it_is_taken_and_comes_back_whole() {
+async fn content_is_streamed_both_ways_intact() {
     let (address, mut given) = serve(100, usize::MAX).await;
     let only = Only::at(address, Limits::default());
     tokio::spawn(async move {
@@ -393,7 +393,7 @@ async fn content_goes_out_as_fast_as_it_is_taken_and_comes_back_whole() {
 }
 
 #[tokio::test]
-async fn an_origin_that_takes_no_content_holds_it_up_and_its_answer_ends_that() {
+async fn an_early_answer_ends_a_stalled_upload() {
     let (address, mut given) = serve(100, usize::MAX).await;
     let only = Only::at(address, Limits::default());
     let (go, gone) = tokio::sync::oneshot::channel::<()>();
@@ -414,7 +414,7 @@ async fn an_origin_that_takes_no_content_holds_it_up_and_its_answer_ends_that() 
 }
 
 #[tokio::test]
-async fn a_connection_that_goes_takes_no_request_with_it() {
+async fn a_goaway_loses_no_request() {
     // Each connection sends GOAWAY after three requests; later requests on it are not processed.
     let (address, mut given) = serve(100, 3).await;
     let only = Only::at(address, Limits::default());
@@ -435,7 +435,7 @@ async fn a_connection_that_goes_takes_no_request_with_it() {
 }
 
 #[tokio::test]
-async fn heads_of_every_kind_are_told_as_over_http1() {
+async fn answer_heads_match_those_of_http1() {
     let (address, mut given) = serve(100, usize::MAX).await;
     let only = Only::at(address, Limits::default());
     tokio::spawn(async move {

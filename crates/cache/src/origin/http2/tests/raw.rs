@@ -135,7 +135,7 @@ async fn get(only: &Only) -> Result<Vec<u8>, OriginError> {
 }
 
 #[tokio::test]
-async fn what_was_not_looked_at_is_sent_again_whatever_it_is() {
+async fn unprocessed_requests_of_any_method_are_retried() {
     // REFUSED_STREAM; then GOAWAY with a last stream before this one.
     for (at, refusal) in [(0, reset(1, 7)), (1, go_away(0, 0))] {
         let asked = Arc::new(AtomicUsize::new(0));
@@ -163,7 +163,7 @@ async fn what_was_not_looked_at_is_sent_again_whatever_it_is() {
 }
 
 #[tokio::test]
-async fn what_a_lost_connection_may_have_had_is_repeated_where_that_is_safe() {
+async fn only_safe_requests_are_retried_after_connection_loss() {
     for close in [Vec::new(), go_away(3, 2)] {
         let asked = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&asked);
@@ -207,7 +207,7 @@ async fn what_has_to_go_by_http1_does() {
 /// An origin that vanished silently is detected by its missing PING answer, long before the time limit for an
 /// answer.
 #[tokio::test(start_paused = true)]
-async fn an_origin_that_answers_no_ping_is_given_up() {
+async fn an_origin_without_ping_answer_is_abandoned() {
     let address = say(|_, _| Do::Send(Vec::new())).await;
     let only = Only::at(address, Limits::default());
     let begun = tokio::time::Instant::now();

@@ -273,7 +273,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn who_wants_a_pattern_gets_what_becomes_of_the_subjects_that_it_leads_back_to(
+        fn reversed_paths_select_exactly_the_wanted_subjects(
             path in paths(), wanted in patterns(), other in patterns()
         ) {
             let back = path.reverse();
