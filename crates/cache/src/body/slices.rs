@@ -31,7 +31,7 @@ use crate::{
     fetch::{
         self,
         arriving::{self, Content},
-        in_flight::FetchOutcome,
+        in_flight::{FetchOutcome, FetchTerms},
     },
     head::response_head::StoredMeta,
     origin::OriginError,
@@ -200,8 +200,9 @@ impl Blocks {
                 return Ok(());
             }
             let request = Arc::new(with_core(|core| self.asked(core, self.number)));
-            self.at_hand = Some(
-                match Box::pin(fetch::ask(&request, false, false, &mut WithoutBody(|_: &[u8]| {}))).await {
+            let terms = FetchTerms::default();
+            self.at_hand =
+                Some(match Box::pin(fetch::ask(&request, terms, &mut WithoutBody(|_: &[u8]| {}))).await {
                     Some(FetchOutcome::Body { cursor, .. }) => AtHand::Arriving(cursor),
                     // The slice was on the file, or another client's fetch of it has ended meanwhile.
                     Some(FetchOutcome::Again) => continue,
@@ -212,8 +213,7 @@ impl Blocks {
                     | None => {
                         return Err(SliceError::Refused);
                     }
-                },
-            );
+                });
             return Ok(());
         }
         Err(SliceError::Refused)

@@ -17,14 +17,20 @@ use crate::{
 /// Maximum number of fetches under way on one core; further requests are passed through.
 const FETCHES_MAX: usize = 10_000;
 
-/// Request of a core to the owner of a key.
-pub(crate) struct FetchRequest {
-    pub(crate) request: Arc<Request>,
+/// Use that a fetch makes of stored answers and of other requests' fetches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct FetchTerms {
     /// True if a stored answer must not be used (RFC 9111 §5.2.1.4).
     pub(crate) bypass_stored: bool,
     /// True if the last answer was not storable, so the next one is unlikely to be: no other request waits
     /// for this fetch.
     pub(crate) no_collapse: bool,
+}
+
+/// Request of a core to the owner of a key.
+pub(crate) struct FetchRequest {
+    pub(crate) request: Arc<Request>,
+    pub(crate) terms: FetchTerms,
     pub(crate) reply: Reply,
 }
 
@@ -188,13 +194,13 @@ impl InFlight {
     }
 
     /// Adds a new fetch. The table must have no entry for the hash of its key yet.
-    pub(crate) fn begin(&mut self, FetchRequest { request, no_collapse, .. }: &FetchRequest) -> Number {
+    pub(crate) fn begin(&mut self, FetchRequest { request, terms, .. }: &FetchRequest) -> Number {
         let number = self.begun;
         self.begun += 1;
         let under_way = FetchEntry {
             request: Arc::clone(request),
             waiting: Vec::new(),
-            is_alone: *no_collapse,
+            is_alone: terms.no_collapse,
             asks_peer: false,
             started: None,
             number,
@@ -315,7 +321,8 @@ mod tests {
             &in_force,
         );
         let (reply, answered) = oneshot::channel();
-        (FetchRequest { request: Arc::new(request), bypass_stored: false, no_collapse, reply }, answered)
+        let terms = FetchTerms { bypass_stored: false, no_collapse };
+        (FetchRequest { request: Arc::new(request), terms, reply }, answered)
     }
 
     #[test]

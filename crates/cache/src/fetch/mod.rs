@@ -46,7 +46,7 @@ use crate::{
     fetch::{
         arriving::receive,
         fetch_entry::Entry,
-        in_flight::{FetchOutcome, FetchReply, FetchRequest, Place, Reply, answer},
+        in_flight::{FetchOutcome, FetchReply, FetchRequest, FetchTerms, Place, Reply, answer},
         leader::{Leader, NoClientLeft},
         response::Response,
         revalidate::{FreshenOutcome, OwnerReply, StaleObject},
@@ -56,16 +56,14 @@ use crate::{
     request::{OriginNeed, Request},
 };
 
-/// Asks the owner of the request's key for the object. With `no_collapse`, the fetch is for this client only,
-/// because the answer is unlikely to be storable. Returns `None` if the client is gone.
+/// Asks the owner of the request's key for the object. Returns `None` if the client is gone.
 pub(crate) async fn ask(
     request: &Arc<Request>,
-    bypass_stored: bool,
-    no_collapse: bool,
+    terms: FetchTerms,
     client: &mut impl Downstream,
 ) -> Option<FetchOutcome> {
     let (reply, mut said) = oneshot::channel();
-    let want = FetchRequest { request: Arc::clone(request), bypass_stored, no_collapse, reply };
+    let want = FetchRequest { request: Arc::clone(request), terms, reply };
     let sent = with_core(|core| {
         let owner = core.storage.store.owner(request.hash);
         if owner == core.index {
@@ -106,7 +104,8 @@ pub(crate) fn begin(core: &Core, want: FetchRequest) {
     let core = &*core.of_request(&want.request);
     let mut in_flight = core.fetches.in_flight.borrow_mut();
     let is_in_vain = core.fetches.waited_in_vain.has(want.request.hash, clock::monotonic_ms());
-    let want = FetchRequest { no_collapse: want.no_collapse || is_in_vain, ..want };
+    let terms = FetchTerms { no_collapse: want.terms.no_collapse || is_in_vain, ..want.terms };
+    let want = FetchRequest { terms, ..want };
     let is_still_good = |request: &Request, response: &Response| core.is_still_good(response, request);
     // Without a valid cluster lease this instance may not know of a purge made before the request, so the
     // request does not join an older fetch.
@@ -120,7 +119,7 @@ pub(crate) fn begin(core: &Core, want: FetchRequest) {
         }
         Place::Vacant(want) => want,
     };
-    let known = match OwnerReply::of(core, &want.request, want.bypass_stored) {
+    let known = match OwnerReply::of(core, &want.request, want.terms.bypass_stored) {
         OwnerReply::Usable => return answer(want.reply, FetchOutcome::Again),
         OwnerReply::Known(known) => Some(known),
         OwnerReply::Nothing => None,
@@ -131,7 +130,7 @@ pub(crate) fn begin(core: &Core, want: FetchRequest) {
     let asking = PeerQuery::of(core, &want);
     in_flight.asks_peer(number, asking.is_some());
     drop(in_flight);
-    let is_looked_for = !want.bypass_stored && known.is_none();
+    let is_looked_for = !want.terms.bypass_stored && known.is_none();
     let cold = is_looked_for.then(|| core.shard_mut().find_on_file(want.request.hash, core.store_now_s()));
     match cold.flatten() {
         Some(cold) => tokio::spawn(load(want, entry, cold, asking)),
@@ -154,7 +153,7 @@ pub(crate) fn refresh(core: &Core, request: Arc<Request>) {
 /// Begins a fetch that no request waits for yet.
 pub(crate) fn prefetch(core: &Core, request: Arc<Request>) {
     let (reply, _) = oneshot::channel();
-    let want = FetchRequest { request, bypass_stored: false, no_collapse: false, reply };
+    let want = FetchRequest { request, terms: FetchTerms::default(), reply };
     let owner = core.storage.store.owner(want.request.hash);
     if owner == core.index {
         begin(core, want);
@@ -168,7 +167,7 @@ pub(crate) fn prefetch(core: &Core, request: Arc<Request>) {
 /// stale, the origin is asked.
 async fn load(want: FetchRequest, entry: Entry, cold: FileRecord, asking: Option<PeerQuery>) {
     cold::restore(want.request.hash, &want.request.key, cold).await;
-    match with_core_of(&want.request, |core| OwnerReply::of(core, &want.request, want.bypass_stored)) {
+    match with_core_of(&want.request, |core| OwnerReply::of(core, &want.request, want.terms.bypass_stored)) {
         OwnerReply::Usable => {
             entry.end(|| FetchOutcome::Again);
             answer(want.reply, FetchOutcome::Again);

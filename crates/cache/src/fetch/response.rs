@@ -128,7 +128,7 @@ impl Response {
         (cookies, manner): (CookieRule, Manner<'_>),
         now_s: u64,
     ) -> Result<(), Misfit> {
-        if !policy::may_share(!self.meta.flags.has(Flags::NOT_FOR_COOKIES), facts.cookie, cookies) {
+        if !policy::may_share(self.meta.audience(), facts.cookie, cookies) {
             return Err(Misfit::Other);
         }
         if facts.certificate && !self.meta.flags.has(Flags::FOR_ALL) {

@@ -17,8 +17,8 @@ use crate::{
         stored_values,
     },
     policy::{
-        Freshness, PassReason, Recv, RequestFacts, ResponseFacts, Reuse, Storable, StoreRules, Times,
-        Validators, Verdict,
+        Audience, Freshness, PassReason, Recv, RequestFacts, ResponseFacts, Reuse, Storable, StoreRules,
+        Times, Validators, Verdict,
         accept::AcceptedCodings,
         codable,
         conditional::{RANGES_MAX, several_ranges},
@@ -436,7 +436,7 @@ fn check_reuse(
             assert!(!fresh, "it was fresh, and wanted");
         }
     }
-    assert!(may_share(freshness.for_cookies, false, CookieRule::Safe));
+    assert!(may_share(Audience::of(freshness.for_cookies), false, CookieRule::Safe));
     let is_get = request.method == "GET";
     let validators = meta.validators(&made);
     let verdict = evaluate(&request.headers, is_get, response.status, &validators, body_bytes);

@@ -51,8 +51,8 @@ impl PeerQuery {
     /// fetch is in the table.
     pub(crate) fn of(core: &Core, want: &FetchRequest) -> Option<Self> {
         let peers = core.origins.peers.as_ref()?;
-        let FetchRequest { request, bypass_stored, no_collapse, .. } = want;
-        if *bypass_stored || *no_collapse || !may_be_asked(core, request) {
+        let FetchRequest { request, terms, .. } = want;
+        if terms.bypass_stored || terms.no_collapse || !may_be_asked(core, request) {
             return None;
         }
         let sequence = core.purges.cluster.membership.begun();

@@ -177,14 +177,20 @@ impl Dates {
     }
 }
 
+/// Sources of a lifetime that apply to a response without `s-maxage` and `max-age`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FallbackSources {
+    /// `Expires` counts: no targeted field replaces it (RFC 9213 §2.2).
+    pub expires: bool,
+    /// The status, or `public`, allows a heuristic (RFC 9111 §4.2.2).
+    pub heuristic: bool,
+}
+
 /// Returns `freshness_lifetime` for a shared cache and its source (RFC 9111 §4.2.1); `None` if there is none.
-/// `heuristic_allowed`: the status, or `public`, allows a heuristic (§4.2.2). `expires_counts`: no targeted
-/// field replaces `Expires` (RFC 9213 §2.2).
 pub fn lifetime(
     directives: &ResponseDirectives,
     dates: &Dates,
-    expires_counts: bool,
-    heuristic_allowed: bool,
+    fallback: FallbackSources,
     default_ttl_s: u32,
     response_s: u64,
 ) -> Option<(u32, Source)> {
@@ -196,10 +202,10 @@ pub fn lifetime(
         }
     }
     let date_s = dates.date_s.unwrap_or(response_s);
-    if let Some(expires_s) = dates.expires_s.filter(|_| expires_counts) {
+    if let Some(expires_s) = dates.expires_s.filter(|_| fallback.expires) {
         return Some((capped(expires_s.saturating_sub(date_s), DELTA_SECONDS_MAX), Source::Expires));
     }
-    if !heuristic_allowed {
+    if !fallback.heuristic {
         return None;
     }
     // A Last-Modified after Date comes from a wrong clock and is ignored.
@@ -235,6 +241,7 @@ mod tests {
     use crate::policy::test_heads::{date, with_response};
 
     const NOW: u64 = 1_800_000_000;
+    const ALL: FallbackSources = FallbackSources { expires: true, heuristic: true };
 
     fn dates_of(headers: &str) -> Dates {
         with_response("200 OK", headers, |head| Dates::of(&head.headers))
@@ -300,7 +307,7 @@ mod tests {
             age_s: 0,
         };
         let lm_only = Dates { expires_s: None, ..dates };
-        let of = |d: &ResponseDirectives, dates: &Dates| lifetime(d, dates, true, true, 5, NOW);
+        let of = |d: &ResponseDirectives, dates: &Dates| lifetime(d, dates, ALL, 5, NOW);
         assert_eq!(of(&directives(Seconds::Of(9), Seconds::Of(8)), &dates), Some((9, Source::SMaxAge)));
         assert_eq!(of(&directives(Seconds::Absent, Seconds::Of(8)), &dates), Some((8, Source::MaxAge)));
         assert_eq!(of(&directives(Seconds::Absent, Seconds::Of(0)), &dates), Some((0, Source::MaxAge)));
@@ -309,14 +316,17 @@ mod tests {
         assert_eq!(of(&none, &Dates { expires_s: Some(NOW - 1), ..dates }), Some((0, Source::Expires)));
         assert_eq!(of(&none, &Dates { expires_s: Some(0), ..dates }), Some((0, Source::Expires)));
         assert_eq!(of(&none, &lm_only), Some((100, Source::Heuristic)));
-        assert_eq!(lifetime(&none, &dates, false, true, 5, NOW), Some((100, Source::Heuristic)));
-        assert_eq!(lifetime(&none, &lm_only, true, false, 5, NOW), None);
+        assert_eq!(
+            lifetime(&none, &dates, FallbackSources { expires: false, ..ALL }, 5, NOW),
+            Some((100, Source::Heuristic))
+        );
+        assert_eq!(lifetime(&none, &lm_only, FallbackSources { heuristic: false, ..ALL }, 5, NOW), None);
         let changed_later = Dates { last_modified_s: Some(NOW + 1), ..lm_only };
         assert_eq!(of(&none, &changed_later), Some((5, Source::DefaultTtl)));
-        assert_eq!(lifetime(&none, &changed_later, true, true, 0, NOW), None);
+        assert_eq!(lifetime(&none, &changed_later, ALL, 0, NOW), None);
         let just_now = Dates { last_modified_s: Some(NOW - 9), ..lm_only };
         assert_eq!(of(&none, &just_now), Some((5, Source::DefaultTtl)));
-        assert_eq!(lifetime(&none, &just_now, true, true, 0, NOW), None);
+        assert_eq!(lifetime(&none, &just_now, ALL, 0, NOW), None);
         let ancient = Dates { last_modified_s: Some(0), ..lm_only };
         assert_eq!(of(&none, &ancient), Some((HEURISTIC_LIFETIME_S_MAX, Source::Heuristic)));
     }
@@ -325,7 +335,7 @@ mod tests {
     fn without_date_the_time_of_arrival_counts() {
         let none = ResponseDirectives::default();
         let dates = Dates { expires_s: Some(NOW + 30), ..Default::default() };
-        assert_eq!(lifetime(&none, &dates, true, true, 0, NOW), Some((30, Source::Expires)));
+        assert_eq!(lifetime(&none, &dates, ALL, 0, NOW), Some((30, Source::Expires)));
         assert_eq!(initial_age_s(&dates, Times { request_s: NOW - 2, response_s: NOW }), 2);
     }
 

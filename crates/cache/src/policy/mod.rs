@@ -34,7 +34,7 @@ pub use codable::{LeftAlone, codable, decodable};
 pub use conditional::{Validators, Verdict, coding_had, coding_of_part, evaluate, has_decoded};
 pub use freshness::{Freshness, Source, Times};
 pub use request::{PassReason, Recv, RequestFacts, recv};
-pub use reuse::{NotReused, Reuse, StoredResponse, judge_reuse, may_share};
+pub use reuse::{Audience, NotReused, Reuse, StoredResponse, judge_reuse, may_share};
 pub use ruled::RuleResult;
 pub use storable::{ResponseFacts, Storable, StoreRules, Why, storable};
 

@@ -95,13 +95,30 @@ impl NotReused {
     }
 }
 
+/// Visitors that may share a stored response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Audience {
+    /// All visitors.
+    Everyone,
+    /// Visitors without cookies.
+    WithoutCookies,
+}
+
+impl Audience {
+    /// Returns the audience of a response that may, or may not, answer visitors with cookies.
+    #[inline]
+    pub const fn of(for_cookies: bool) -> Self {
+        if for_cookies { Self::Everyone } else { Self::WithoutCookies }
+    }
+}
+
 /// Returns whether a stored response may answer a request with cookies.
 ///
 /// This is the counterpart of the rule in [`storable`](super::storable()). If only a heuristic or one of our
 /// settings allows storing a page, visitors with a cookie may be meant to get another page than visitors
 /// without. So a response stored for visitors without a cookie is not served to visitors with one.
-pub const fn may_share(for_cookies: bool, has_cookie: bool, rule: CookieRule) -> bool {
-    for_cookies || !has_cookie || matches!(rule, CookieRule::Rfc)
+pub const fn may_share(audience: Audience, has_cookie: bool, rule: CookieRule) -> bool {
+    matches!(audience, Audience::Everyone) || !has_cookie || matches!(rule, CookieRule::Rfc)
 }
 
 /// Decides whether a stored response, selected by address and `Vary`, may be used for a request.
@@ -150,14 +167,14 @@ mod tests {
     };
 
     #[test]
-    fn heuristic_freshness_is_shared_without_cookies_only() {
-        for (explicit, cookie, rule, want) in [
-            (true, true, CookieRule::Safe, true),
-            (false, false, CookieRule::Safe, true),
-            (false, true, CookieRule::Safe, false),
-            (false, true, CookieRule::Rfc, true),
+    fn a_guess_is_shared_only_among_those_without_cookies() {
+        for (audience, cookie, rule, want) in [
+            (Audience::Everyone, true, CookieRule::Safe, true),
+            (Audience::WithoutCookies, false, CookieRule::Safe, true),
+            (Audience::WithoutCookies, true, CookieRule::Safe, false),
+            (Audience::WithoutCookies, true, CookieRule::Rfc, true),
         ] {
-            assert_eq!(may_share(explicit, cookie, rule), want, "{explicit} {cookie} {rule:?}");
+            assert_eq!(may_share(audience, cookie, rule), want, "{audience:?} {cookie} {rule:?}");
         }
     }
 

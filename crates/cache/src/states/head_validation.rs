@@ -80,8 +80,7 @@ pub(crate) fn mark_stale_if_changed(core: &Core, heard: &HeadAnswer) {
     let fields = SentFields { head: &sent, visitor: request.visitor, manner: core.manner(request.site) };
     let found = hit::chosen(&turn, &fields, &mut hash, &mut key);
     let Ok((object, meta)) = found else { return };
-    let for_cookies = !meta.flags.has(Flags::NOT_FOR_COOKIES);
-    let is_shared = policy::may_share(for_cookies, facts.cookie, core.config.cookies)
+    let is_shared = policy::may_share(meta.audience(), facts.cookie, core.config.cookies)
         && (!facts.certificate || meta.flags.has(Flags::FOR_ALL));
     let is_chosen = meta.is_response() && is_shared;
     if !is_chosen || meta.fresh_until_s() <= now_s || meta.age_s(now_s) < AGE_S_MIN {

@@ -19,7 +19,7 @@ use crate::{
     fetch::{
         self,
         arriving::Content,
-        in_flight::FetchOutcome,
+        in_flight::{FetchOutcome, FetchTerms},
         response::{Misfit, Response},
     },
     head::response_head::{CacheStatus, CodedHead, Flags, Fwd, is_bodiless},
@@ -34,14 +34,14 @@ use crate::{
 /// *miss*: answers with the result of a fetch, this request's own or another's, or looks up again.
 pub(crate) async fn miss(
     request: &Arc<Request>,
-    bypass_stored: bool,
-    no_collapse: bool,
+    terms: FetchTerms,
     fwd: Fwd,
     client: &mut impl Downstream,
 ) -> Step {
-    let Some(start) = fetch::ask(request, bypass_stored, no_collapse, client).await else {
+    let Some(start) = fetch::ask(request, terms, client).await else {
         return Step::Gone;
     };
+    let FetchTerms { bypass_stored, .. } = terms;
     match start {
         FetchOutcome::Body { response, cursor, collapsed } => {
             // A request that joined a fetch may have arrived after a purge, although the fetch began before
@@ -132,7 +132,7 @@ fn is_to_be_decoded(request: &Request, response: &Response) -> bool {
     let is_shared = || {
         with_core_of(request, |core| {
             let facts = core.facts_of(request);
-            policy::may_share(!flags.has(Flags::NOT_FOR_COOKIES), facts.cookie, core.config.cookies)
+            policy::may_share(response.meta.audience(), facts.cookie, core.config.cookies)
                 && (!facts.certificate || flags.has(Flags::FOR_ALL))
         })
     };

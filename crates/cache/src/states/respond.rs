@@ -33,7 +33,7 @@ use crate::{
         downstream::Downstream,
     },
     error_page::Fault,
-    fetch,
+    fetch::{self, in_flight::FetchTerms},
     head::response_head::{CacheStatus, Fwd, Outcome},
     request::Request,
     states::{
@@ -82,7 +82,7 @@ pub(crate) async fn respond(
             State::Miss { bypass_stored, no_collapse, .. } => {
                 looks += 1;
                 is_miss = true;
-                miss(&request, bypass_stored, no_collapse, fwd, client).await
+                miss(&request, FetchTerms { bypass_stored, no_collapse }, fwd, client).await
             }
             State::Parts(found) => open_parts(*found, &request, &mut fwd).await,
             State::Blocks(found)

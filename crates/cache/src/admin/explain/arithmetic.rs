@@ -5,11 +5,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use crate::{
     head::response_head::{Flags, StoredMeta},
-    policy::{
-        ResponseFacts, Source,
-        directives::Seconds,
-        freshness::{is_heuristically_cacheable, lifetime},
-    },
+    policy::{ResponseFacts, Source, directives::Seconds},
 };
 
 /// Finds the rule that gave a stored answer its lifetime, from its stored head. `None` if the lifetime came
@@ -28,15 +24,9 @@ pub(super) fn source(
     if path_ttl_s.is_some_and(is_of) {
         return Some(Source::Path);
     }
-    let by_status = is_heuristically_cacheable(facts.status) || facts.directives.public;
-    let found =
-        lifetime(&facts.directives, &facts.dates, !facts.targeted, by_status, default_ttl_s, meta.date_s);
-    let found =
-        found.filter(
-            |(lifetime_s, source)| {
-                if source.is_operators() { is_of(*lifetime_s) } else { *lifetime_s == meta.lifetime_s }
-            },
-        );
+    let found = facts.lifetime(default_ttl_s, meta.date_s).filter(|(lifetime_s, source)| {
+        if source.is_operators() { is_of(*lifetime_s) } else { *lifetime_s == meta.lifetime_s }
+    });
     found.map(|(_, source)| source)
 }
 

@@ -122,8 +122,7 @@ impl Walk<'_> {
             self.say("reuse", "no", words, "knob tls-client");
             return self.missed(shard, primary, asked);
         }
-        if !policy::may_share(!meta.flags.has(Flags::NOT_FOR_COOKIES), self.facts.cookie, core.config.cookies)
-        {
+        if !policy::may_share(meta.audience(), self.facts.cookie, core.config.cookies) {
             let words = "stored for visitors without cookies";
             self.say("reuse", "no", words, "knob cookies");
             return self.missed(shard, primary, asked);

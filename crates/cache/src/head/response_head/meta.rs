@@ -27,7 +27,9 @@ use wire::http1::{
 use super::origin_head::HeadOutline;
 use crate::{
     coding::Coding,
-    policy::{Freshness, StoredResponse, Times, Validators, freshness::Dates, freshness::current_age_s},
+    policy::{
+        Audience, Freshness, StoredResponse, Times, Validators, freshness::Dates, freshness::current_age_s,
+    },
 };
 
 const BITS_24: u64 = (1 << 24) - 1;
@@ -394,6 +396,12 @@ impl StoredMeta {
     #[inline]
     pub fn is_response(&self) -> bool {
         self.status != 0
+    }
+
+    /// Returns the visitors that may share the response.
+    #[inline]
+    pub fn audience(&self) -> Audience {
+        Audience::of(!self.flags.has(Flags::NOT_FOR_COOKIES))
     }
 
     /// Returns whether the coding of the response depends on the client.

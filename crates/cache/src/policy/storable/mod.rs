@@ -7,7 +7,9 @@ use wire::http1::{fields::DELTA_SECONDS_MAX, head::ResponseHead, known::KnownHea
 
 use super::{
     directives::{ResponseDirectives, Seconds},
-    freshness::{Dates, Freshness, Source, Times, initial_age_s, is_heuristically_cacheable, lifetime},
+    freshness::{
+        Dates, FallbackSources, Freshness, Source, Times, initial_age_s, is_heuristically_cacheable, lifetime,
+    },
     request::{Method, RequestFacts},
     vary::{Vary, VaryFault},
 };
@@ -62,6 +64,15 @@ impl ResponseFacts {
             vary: Vary::of(headers),
             directives,
         }
+    }
+
+    /// Returns the response's [`freshness_lifetime`](lifetime) and its source.
+    pub fn lifetime(&self, default_ttl_s: u32, response_s: u64) -> Option<(u32, Source)> {
+        let fallback = FallbackSources {
+            expires: !self.targeted,
+            heuristic: is_heuristically_cacheable(self.status) || self.directives.public,
+        };
+        lifetime(&self.directives, &self.dates, fallback, default_ttl_s, response_s)
     }
 }
 
@@ -210,16 +221,7 @@ fn judge(
     let shared_with_cookie = directives.public || response.targeted;
     refuse_if(sets_cookie(request, response, rules), Why::SetCookie)?;
 
-    // §4.2.2: the status allows a heuristic, or `public` marks the response as cacheable.
-    let heuristic_allowed = is_heuristically_cacheable(response.status) || directives.public;
-    let lifetime = lifetime(
-        directives,
-        &response.dates,
-        !response.targeted,
-        heuristic_allowed,
-        rules.default_ttl_s,
-        times.response_s,
-    );
+    let lifetime = response.lifetime(rules.default_ttl_s, times.response_s);
     let said = if directives.no_cache { Some((0, Source::NoCache)) } else { lifetime };
     let (lifetime_s, source) = by_path(request, response, rules).or(said).ok_or(Why::NoFreshness)?;
     let (stale_while_revalidate_s, stale_if_error_s) = stale_windows(response, rules);

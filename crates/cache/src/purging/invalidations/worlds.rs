@@ -15,10 +15,19 @@ const URLS: u8 = 12;
 const STEP_S: u64 = 11;
 const BEGIN_S: u64 = 1_000_000;
 
+/// A purge.
+#[derive(Debug, Clone, Copy)]
+struct PurgeStep {
+    /// Index of the condition.
+    what: usize,
+    is_soft: bool,
+    /// The other core receives the purge later.
+    is_late: bool,
+}
+
 #[derive(Debug, Clone)]
 enum Step {
-    /// A purge: its condition, whether it is soft, and whether the other core receives it later.
-    Purge(usize, bool, bool),
+    Purge(PurgeStep),
     /// The other core receives the delayed purges.
     Hear,
     Fetch(u8),
@@ -29,7 +38,8 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        3 => (0..CONDITIONS.len() + 2, any::<bool>(), any::<bool>()).prop_map(|(what, soft, late)| Step::Purge(what, soft, late)),
+        3 => (0..CONDITIONS.len() + 2, any::<bool>(), any::<bool>())
+            .prop_map(|(what, is_soft, is_late)| Step::Purge(PurgeStep { what, is_soft, is_late })),
         2 => Just(Step::Hear),
         5 => (0..URLS).prop_map(Step::Fetch),
         5 => (0..URLS).prop_map(Step::Arrive),
@@ -99,7 +109,7 @@ impl World {
         self.heard[core].push((invalidation.number, what, invalidation.is_soft));
     }
 
-    fn purge(&mut self, what: usize, is_soft: bool, is_late: bool) {
+    fn purge(&mut self, PurgeStep { what, is_soft, is_late }: PurgeStep) {
         let number = self.numbers.next(self.now_s * 1000);
         let purged = match what.checked_sub(CONDITIONS.len()) {
             None => What::Ban(Ban::parse(CONDITIONS[what].0.as_bytes(), &[]).expect("one")),
@@ -238,7 +248,7 @@ proptest! {
         let mut world = World::new();
         for step in steps {
             match step {
-                Step::Purge(what, is_soft, is_late) => world.purge(what, is_soft, is_late),
+                Step::Purge(purge) => world.purge(purge),
                 Step::Hear => {
                     for (invalidation, what) in std::mem::take(&mut world.kept_back) {
                         world.hear(1, &invalidation, what);

@@ -64,11 +64,10 @@ pub(super) fn usable(
         core.count(Counter::LeasesOut);
         return Err((true, Fwd::Stale));
     }
-    let for_cookies = !meta.flags.has(Flags::NOT_FOR_COOKIES);
     let is_known = facts.certificate && !meta.flags.has(Flags::FOR_ALL);
     if is_known
         || revalidate::may_not_set_cookie(core, object, meta)
-        || !policy::may_share(for_cookies, facts.cookie, core.config.cookies)
+        || !policy::may_share(meta.audience(), facts.cookie, core.config.cookies)
     {
         return Err((true, Fwd::Request));
     }
