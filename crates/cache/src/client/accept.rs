@@ -136,7 +136,8 @@ fn admit(core: &Core, stream: TcpStream, arrival: AcceptedConnection) {
         let watched = with_core(|core| WatchEntry(core.clients.watches.borrow_mut().add(Arc::clone(&watch))));
         match announced {
             Some(announced) => {
-                Box::pin(serve_announced(stream, arrival, Arc::clone(&watch), *announced)).await;
+                let (share, clients) = *announced;
+                Box::pin(serve_announced(stream, arrival, Arc::clone(&watch), share, clients)).await;
             }
             None => serve(stream, arrival, false, watch).await,
         }
@@ -295,7 +296,8 @@ async fn serve_announced(
     mut stream: TcpStream,
     arrival: AcceptedConnection,
     watch: Arc<Watch>,
-    (share, clients): (ConnectionShare, Arc<ConnectionCounts>),
+    share: ConnectionShare,
+    clients: Arc<ConnectionCounts>,
 ) {
     with_core(|core| {
         watch.wait(Phase::Head, clock::monotonic_ms(), core.config.limits.request_head_time_max);

@@ -90,11 +90,6 @@ pub(crate) struct OriginRequest<'a> {
 }
 
 impl OriginRequest<'_> {
-    /// Returns the kind of answer and the client for which a permit is acquired.
-    fn by(&self) -> (OriginNeed, Client) {
-        (self.wanted, self.client)
-    }
-
     /// Begins the log record of this request to a server.
     fn draft(&self, upstreams: &impl Upstreams, member: MemberId) -> Draft {
         if self.trace.is_none() {
@@ -191,7 +186,7 @@ impl<U: Upstreams> Attempt<'_, U> {
             let mut draft = asked.draft(*upstreams, *member);
             let begun = tokio::select! {
                 biased;
-                begun = begin(*upstreams, *member, limits, asked.by(), over, *patience) => begun,
+                begun = begin(*upstreams, *member, limits, asked.wanted, asked.client, over, *patience) => begun,
                 gone = body.gone() => return Err(MemberFailure { error: SendError::Ours(gone), may_go_on: false }),
             };
             let mut exchange = begun.map_err(|error| {
@@ -295,7 +290,7 @@ pub(crate) async fn switch<S: RequestSender>(
         let mut draft = asked.draft(upstreams, member);
         // Over HTTP/2 the request has another form (RFC 8441), which few origins support.
         let patience = Patience::of(limits);
-        let begun = begin(upstreams, member, limits, asked.by(), Over::Http1, patience).await;
+        let begun = begin(upstreams, member, limits, asked.wanted, asked.client, Over::Http1, patience).await;
         let mut exchange = match begun {
             Ok(exchange) => exchange,
             Err(error) => {

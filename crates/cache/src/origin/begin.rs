@@ -43,7 +43,8 @@ pub(super) async fn begin(
     upstreams: &impl Upstreams,
     id: MemberId,
     limits: &Limits,
-    (wanted, client): (OriginNeed, Client),
+    wanted: OriginNeed,
+    client: Client,
     over: Over,
     patience: Patience,
 ) -> Result<Exchange, OriginError> {
@@ -51,7 +52,7 @@ pub(super) async fn begin(
         (Arc::clone(&upstream.permits), Arc::clone(&upstream.member), upstream.tell)
     })?;
     let at_most = limits.origin_first_byte_time_max;
-    let mut permit = permits.acquire(wanted, client, at_most, (&member, tell)).await?;
+    let mut permit = permits.acquire(wanted, client, at_most, &member, tell).await?;
     permit.busy = Some(member.begin());
     if over != Over::Http1 && member.may_speak_http2() {
         let shared = SharedBegin { upstreams, id, member: &member, limits, wanted, over, patience };

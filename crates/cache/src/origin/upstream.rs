@@ -263,7 +263,8 @@ impl Permits {
         wanted: OriginNeed,
         client: Client,
         at_most: Duration,
-        (member, tell): (&Member, Tell),
+        member: &Member,
+        tell: Tell,
     ) -> Result<Permit, OriginError> {
         let permit =
             |held| Permit { held, is_silent: false, permits: Arc::clone(self), wanted, client, busy: None };
