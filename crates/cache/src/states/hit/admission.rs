@@ -72,16 +72,16 @@ pub(super) fn admit(
         Recv::Lookup { must_fetch, only_if_cached } => Ok(LookupRules { must_fetch, only_if_cached }),
         Recv::Pass(reason) => {
             let fwd = if reason == PassReason::Method { Fwd::Method } else { Fwd::Bypass };
-            return Err((State::Pass(Some(reason.name())), fwd));
+            Err((State::Pass(Some(reason.name())), fwd))
         }
-        Recv::Purge => return Err((State::Purge, Fwd::Bypass)),
+        Recv::Purge => Err((State::Purge, Fwd::Bypass)),
         Recv::Synth(fault) => {
             match fault {
                 Fault::Misdirected => core.count(Counter::Misdirected),
                 Fault::MethodNotTaken { .. } => core.count(Counter::MethodsRefused),
                 _ => {}
             }
-            return Err((State::Synth(fault), Fwd::Bypass));
+            Err((State::Synth(fault), Fwd::Bypass))
         }
     }
 }
