@@ -153,9 +153,7 @@ fn begin(core: &Core, request: &Request, arrived: &mut AnswerHead, entry: &Entry
         Some(Ok(reserved)) => {
             if !arrived.is_kept {
                 core.count(Counter::PeerNotKept);
-                for response in [Some(&mut response), own.as_mut()].into_iter().flatten() {
-                    response.standing = ResponseRole::Refused { too_large: false };
-                }
+                mark_refused(&mut response, own.as_mut(), false);
             }
             if is_for_waiters {
                 core.count(Counter::SharedLate);
@@ -168,12 +166,7 @@ fn begin(core: &Core, request: &Request, arrived: &mut AnswerHead, entry: &Entry
                 core.count(Counter::of_refusal(refused));
                 if !is_for_waiters {
                     note_refusal(core, request, refused, bans);
-                }
-                for response in [Some(&mut response), own.as_mut()].into_iter().flatten() {
-                    if !is_for_waiters {
-                        response.standing =
-                            ResponseRole::Refused { too_large: refused == InsertRefusal::TooLarge };
-                    }
+                    mark_refused(&mut response, own.as_mut(), refused == InsertRefusal::TooLarge);
                 }
             }
             let window = core.window();
@@ -184,6 +177,13 @@ fn begin(core: &Core, request: &Request, arrived: &mut AnswerHead, entry: &Entry
     let response = Arc::new(response);
     let own = own.map_or_else(|| Arc::clone(&response), Arc::new);
     Some(AnswerTarget { response, own, sink, first, compared })
+}
+
+/// Marks an answer, and its copy for the client of the fetch, as refused by the store.
+fn mark_refused(response: &mut Response, own: Option<&mut Response>, too_large: bool) {
+    for response in [Some(response), own].into_iter().flatten() {
+        response.standing = ResponseRole::Refused { too_large };
+    }
 }
 
 /// Returns the minimum length of an answer whose content is fetched in slices. An answer that exceeds the

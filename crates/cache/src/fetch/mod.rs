@@ -214,17 +214,7 @@ async fn fetch(
                 return with_core(|core| core.count(Counter::FetchesGivenUp));
             }
             Err(SendError::Origin(error)) => {
-                // If the origin does not answer a request that it has answered before, the failure counts
-                // against the origin. If it does not answer another request, the request itself may be the
-                // cause; otherwise a client could make a whole site be served stale by requesting something
-                // that the origin cannot answer.
-                let is_origins = error.is_unreachable() || error.is_silence() && stands_in(&known);
-                with_core_of(&request, |core| {
-                    core.count(Counter::of_origin_error(&error));
-                    if is_origins {
-                        core.sites.group(request.site).failed(clock::monotonic_ms());
-                    }
-                });
+                count_failure(&request, &error, stands_in(&known));
                 if stands_in(&known) {
                     return answer(reply, tell(|| FetchOutcome::StandIn));
                 }
@@ -252,39 +242,61 @@ async fn fetch(
                 Some(start) => answer(reply, tell(start)),
             };
         }
-        match known.take().filter(|known| status == 304 && !is_unasked(known)) {
-            None if status == 304 => {
+        let Some(validated) = known.take().filter(|known| status == 304 && !is_unasked(known)) else {
+            if status == 304 {
                 let error = OriginError::UnaskedNotModified;
                 with_core(|core| core.count(Counter::of_origin_error(&error)));
                 entry.end(|| FetchOutcome::Failed(error.clone()));
                 return answer(reply, FetchOutcome::Failed(error));
             }
-            None => return receive(&request, arrived, reply, entry).await,
-            Some(known) => {
-                let freshened = with_core_of(&request, |core| {
-                    let freshened = if entry.is_forgotten(core) {
-                        FreshenOutcome::No
-                    } else {
-                        revalidate::freshen(core, &request, &known, &arrived, entry.bans())
-                    };
-                    arrived.finish(&OfCore, &core.config.limits);
-                    if matches!(freshened, FreshenOutcome::Yes { .. }) {
-                        core.fetches.waited_in_vain.forget(request.hash);
-                    }
-                    freshened
-                });
-                if let FreshenOutcome::Yes { set_cookie } = freshened {
-                    // A 304 with `Set-Cookie` is for the client that asked; the other requests ask the origin
-                    // themselves.
-                    entry.end(|| match set_cookie[..] {
-                        [] => FetchOutcome::Validated { set_cookie: Vec::new() },
-                        [..] => FetchOutcome::Alone,
-                    });
-                    return answer(reply, FetchOutcome::Validated { set_cookie });
-                }
-            }
+            return receive(&request, arrived, reply, entry).await;
+        };
+        if let FreshenOutcome::Yes { set_cookie } = freshen(&request, &validated, arrived, &entry) {
+            // A 304 with `Set-Cookie` is for the client that asked; the other requests ask the origin
+            // themselves.
+            entry.end(|| match set_cookie[..] {
+                [] => FetchOutcome::Validated { set_cookie: Vec::new() },
+                [..] => FetchOutcome::Alone,
+            });
+            return answer(reply, FetchOutcome::Validated { set_cookie });
         }
     }
+}
+
+/// Counts a failure of the origin; if the origin is the cause, also against its servers. If the origin does
+/// not answer a request that it has answered before (`may_stand_in`: its answer is stored), the origin is the
+/// cause. If it does not answer another request, the request itself may be the cause; otherwise a client
+/// could make a whole site be served stale by requesting something that the origin cannot answer.
+fn count_failure(request: &Request, error: &OriginError, may_stand_in: bool) {
+    let is_origins = error.is_unreachable() || error.is_silence() && may_stand_in;
+    with_core_of(request, |core| {
+        core.count(Counter::of_origin_error(error));
+        if is_origins {
+            core.sites.group(request.site).failed(clock::monotonic_ms());
+        }
+    });
+}
+
+/// Freshens a stored object that the origin has validated with a 304, unless the object was purged since the
+/// fetch began.
+fn freshen(
+    request: &Request,
+    known: &StaleObject,
+    arrived: Box<AnswerHead>,
+    entry: &Entry,
+) -> FreshenOutcome {
+    with_core_of(request, |core| {
+        let freshened = if entry.is_forgotten(core) {
+            FreshenOutcome::No
+        } else {
+            revalidate::freshen(core, request, known, &arrived, entry.bans())
+        };
+        arrived.finish(&OfCore, &core.config.limits);
+        if matches!(freshened, FreshenOutcome::Yes { .. }) {
+            core.fetches.waited_in_vain.forget(request.hash);
+        }
+        freshened
+    })
 }
 
 /// Asks the peer that owns the key, once; returns `None` if the origin must be asked.
