@@ -55,7 +55,7 @@ use crate::{
         mark::{Ask, How, Mac, MarkError},
     },
     request::{
-        Request,
+        Request, Sender,
         client_auth::ClientAuth,
         client_ip::{Peer, Visitor},
         key,
@@ -197,7 +197,7 @@ impl PeerConnection {
             wait_for_purge(*sequence).await;
         }
         let (looked, known) =
-            with_core(|core| look(core, &self.peers, self.address, (head, asked), leave.is_some()));
+            with_core(|core| look(core, &self.peers, self.address, head, asked, leave.is_some()));
         match (looked, known) {
             (FirstLook::Refused { lines, goes_on }, _) => {
                 let connection = if goes_on { "" } else { "Connection: close\r\n" };
@@ -287,8 +287,7 @@ impl PeerConnection {
             core.count(Counter::PeerServed);
             let out = &mut core.buffers.scratch.borrow_mut().out;
             out.clear();
-            let sending =
-                deliver::begin(core, answer, known.asked, out, (&mut draft, self.client.sent_bytes));
+            let sending = deliver::begin(core, answer, known.asked, out, &mut draft, self.client.sent_bytes);
             draft.note_body_begun();
             let mut lines = self.peers.tell(how, known.sequence, &known.mac).into_bytes();
             if let Some(field) = core.config.tags.first().filter(|_| !tags.is_empty()) {
@@ -358,7 +357,8 @@ fn look(
     core: &Core,
     peers: &Peers,
     address: SocketAddr,
-    (bytes, asked): (&[u8], Result<(Ask<'_>, Mac), MarkError>),
+    bytes: &[u8],
+    asked: Result<(Ask<'_>, Mac), MarkError>,
     has_leave: bool,
 ) -> (FirstLook, Option<PeerContext>) {
     let (Ask { sequence: theirs, is_anew, .. }, mac) = match asked {
@@ -413,7 +413,7 @@ fn look(
         let site = key::of_request(&head, &core.sites.table, key);
         LookupKey { hash: turn.hash(key), primary_bytes: key.len(), site, is_known: false }
     };
-    let draft = || request_meta::begin(core, moment, (&head, head_bytes), visitor, false, None);
+    let draft = || request_meta::begin(core, moment, &head, head_bytes, visitor, false, None);
     let (keyed, state, fwd) = match found {
         Ok(_) if is_anew => {
             let keyed = of_request(&mut key);
@@ -425,7 +425,7 @@ fn look(
         }
         Ok(mut answer) if is_an_answer(&answer) => {
             let refresh =
-                answer.refresh.take().map(|keyed| of_peer(core, (&head, head_bytes), &key, keyed, visitor));
+                answer.refresh.take().map(|keyed| of_peer(core, &head, head_bytes, &key, keyed, visitor));
             let LookupKey { primary_bytes, site, .. } = of_request(&mut key);
             let fields = SentFields { head: &head, visitor, manner: core.manner(site) };
             let tags = tags_of(&turn, &fields, &key[..primary_bytes]);
@@ -454,7 +454,7 @@ fn look(
         Err(_) => return (declined(How::Declined, Counter::PeerServedNot), Some(known)),
     };
     let mut draft = draft();
-    let mut request = of_peer(core, (&head, head_bytes), &key, keyed, visitor);
+    let mut request = of_peer(core, &head, head_bytes, &key, keyed, visitor);
     request.trace = draft.trace();
     (FirstLook::Slow(Box::new(request), state, fwd, draft), Some(known))
 }
@@ -462,13 +462,14 @@ fn look(
 /// Builds the internal request for a peer's request.
 fn of_peer(
     core: &Core,
-    head: (&RequestHead<'_, '_>, usize),
+    head: &RequestHead<'_, '_>,
+    head_bytes: usize,
     key: &[u8],
     keyed: LookupKey,
     visitor: Visitor,
 ) -> Request {
-    let who = (visitor, ClientAuth::Plain);
-    let mut request = Request::new(head, key, keyed, Framing::None, who, &core.in_force);
+    let sender = Sender { visitor, auth: ClientAuth::Plain };
+    let mut request = Request::new(head, head_bytes, key, keyed, Framing::None, sender, &core.in_force);
     request.is_of_peer = true;
     request
 }

@@ -134,7 +134,8 @@ pub(crate) fn begin(
     answer: Answer<'_>,
     asked: AnswerContext,
     out: &mut Vec<u8>,
-    (draft, before): (&mut Draft, u64),
+    draft: &mut Draft,
+    before: u64,
 ) -> Remainder {
     let Answer {
         head,
@@ -203,7 +204,7 @@ pub(crate) fn begin(
             _ => None,
         };
         let outcome = Outcome { cache_status, is_passed, reason };
-        draft.answered(&out[from..from + head_bytes], outcome, (before, to));
+        draft.answered(&out[from..from + head_bytes], outcome, before, to);
     }
     Remainder { head_bytes, rest, close: persistence == Persistence::Close }
 }

@@ -292,7 +292,7 @@ mod tests {
     use crate::{
         config::{Config, Origin},
         request::{
-            active_config::ActiveConfig, client_auth::ClientAuth, client_ip::Visitor, key,
+            Sender, active_config::ActiveConfig, client_auth::ClientAuth, client_ip::Visitor, key,
             lookup_key::LookupKey,
         },
         site::SiteTable,
@@ -313,11 +313,12 @@ mod tests {
         let in_force = ActiveConfig::of_test(Config::new(Origin::http("a", 9)), 1);
         let client = Visitor::alone(IpAddr::V4(Ipv4Addr::LOCALHOST));
         let request = Request::new(
-            (&head, head_bytes),
+            &head,
+            head_bytes,
             &key,
             keyed,
             Framing::None,
-            (client, ClientAuth::Plain),
+            Sender { visitor: client, auth: ClientAuth::Plain },
             &in_force,
         );
         let (reply, answered) = oneshot::channel();

@@ -27,12 +27,11 @@ pub(crate) struct LastSaid {
 const LAST_SAID_BYTES_MAX: usize = 1024;
 
 impl LastSaid {
-    /// Returns the tags if they also fit this request, whose head is given as the bytes before and after its
-    /// target.
+    /// Returns the tags if they also fit this request.
     #[inline]
     pub(crate) fn tags(
         &self,
-        (before, after): (&[u8], &[u8]),
+        AroundTarget { before, after }: AroundTarget<'_>,
         visitor: Visitor,
         sites: &Arc<Sites>,
     ) -> Option<&[u8]> {
@@ -46,7 +45,7 @@ impl LastSaid {
 
     pub(crate) fn keep(
         &mut self,
-        (before, after): (&[u8], &[u8]),
+        AroundTarget { before, after }: AroundTarget<'_>,
         visitor: Visitor,
         sites: &Arc<Sites>,
         tags: &[u8],
@@ -65,16 +64,24 @@ impl LastSaid {
     }
 }
 
-/// Returns a head's bytes before and after its target; `None` if the target does not follow the method at
-/// once, or is not a path.
+/// Bytes of a request's head, without its target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct AroundTarget<'b> {
+    /// The method and a space.
+    before: &'b [u8],
+    after: &'b [u8],
+}
+
+/// Returns a head's bytes around its target; `None` if the target does not follow the method at once, or is
+/// not a path.
 #[inline]
-pub(crate) fn around<'b>(bytes: &'b [u8], head: &RequestHead<'_, '_>) -> Option<(&'b [u8], &'b [u8])> {
+pub(crate) fn around<'b>(bytes: &'b [u8], head: &RequestHead<'_, '_>) -> Option<AroundTarget<'b>> {
     let (before, rest) = bytes.split_at_checked(head.method.len() + 1)?;
     let (target, after) = rest.split_at_checked(head.target.len())?;
     let is_so = head.target.starts_with('/')
         && before.strip_suffix(b" ") == Some(head.method.as_bytes())
         && target == head.target.as_bytes();
-    is_so.then_some((before, after))
+    is_so.then_some(AroundTarget { before, after })
 }
 
 #[cfg(test)]
@@ -143,12 +150,13 @@ mod tests {
         let sites = Arc::clone(&ActiveConfig::of_test(config(), 1).sites);
         let visitor = Visitor::alone(IpAddr::from([127, 0, 0, 1]));
         let mut last = LastSaid::default();
-        last.keep((b"GET ", b"short"), visitor, &sites, b"tags");
-        assert_eq!(last.tags((b"GET ", b"short"), visitor, &sites), Some(&b"tags"[..]));
-        let long = [b'x'; LAST_SAID_BYTES_MAX];
-        last.keep((b"GET ", &long), visitor, &sites, b"tags");
-        assert_eq!(last.tags((b"GET ", &long), visitor, &sites), None);
-        assert_eq!(last.tags((b"GET ", b"short"), visitor, &sites), None);
-        assert_eq!(last.tags((b"", b""), visitor, &sites), None);
+        let short = AroundTarget { before: b"GET ", after: b"short" };
+        last.keep(short, visitor, &sites, b"tags");
+        assert_eq!(last.tags(short, visitor, &sites), Some(&b"tags"[..]));
+        let long = AroundTarget { before: b"GET ", after: &[b'x'; LAST_SAID_BYTES_MAX] };
+        last.keep(long, visitor, &sites, b"tags");
+        assert_eq!(last.tags(long, visitor, &sites), None);
+        assert_eq!(last.tags(short, visitor, &sites), None);
+        assert_eq!(last.tags(AroundTarget { before: b"", after: b"" }, visitor, &sites), None);
     }
 }

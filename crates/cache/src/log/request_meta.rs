@@ -17,13 +17,14 @@ use crate::{
 pub(crate) fn begin(
     core: &Core,
     moment: Option<Moment>,
-    (head, head_bytes): (&RequestHead<'_, '_>, usize),
+    head: &RequestHead<'_, '_>,
+    head_bytes: usize,
     visitor: Visitor,
     is_http2: bool,
     session: Option<&Session>,
 ) -> Draft {
     let Some(moment) = moment else { return Draft::none() };
-    Draft::client(&read_request_meta(core, moment, (head, head_bytes), is_http2, session), head, visitor)
+    Draft::client(&read_request_meta(core, moment, head, head_bytes, is_http2, session), head, visitor)
 }
 
 /// Begins the log record of an HTTP/1 request, with the bytes of its head. `last` holds the tags of the
@@ -32,21 +33,23 @@ pub(crate) fn begin(
 pub(crate) fn begin_http1(
     core: &Core,
     moment: Option<Moment>,
-    (head, bytes): (&RequestHead<'_, '_>, &[u8]),
+    head: &RequestHead<'_, '_>,
+    bytes: &[u8],
     visitor: Visitor,
     session: Option<&Session>,
     last: &mut Option<Box<LastSaid>>,
 ) -> Draft {
     let Some(moment) = moment else { return Draft::none() };
-    let came = || read_request_meta(core, moment, (head, bytes.len()), false, session);
+    let came = || read_request_meta(core, moment, head, bytes.len(), false, session);
     let last = last.get_or_insert_default();
-    Draft::client_again(moment, (head, bytes), visitor, &core.sites, last, came)
+    Draft::client_again(moment, head, bytes, visitor, &core.sites, last, came)
 }
 
 fn read_request_meta<'a>(
     core: &'a Core,
     moment: Moment,
-    (head, head_bytes): (&'a RequestHead<'_, '_>, usize),
+    head: &'a RequestHead<'_, '_>,
+    head_bytes: usize,
     is_http2: bool,
     session: Option<&Session>,
 ) -> RequestMeta<'a> {

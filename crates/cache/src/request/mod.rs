@@ -64,6 +64,13 @@ pub(crate) struct Request {
     pub(crate) is_of_peer: bool,
 }
 
+/// Client that sent a request.
+pub(crate) struct Sender {
+    pub(crate) visitor: Visitor,
+    /// TLS authentication of the client.
+    pub(crate) auth: ClientAuth,
+}
+
 /// Kind of answer that is wanted from the origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OriginNeed {
@@ -79,15 +86,17 @@ pub(crate) enum OriginNeed {
 impl Request {
     /// Creates the request from the parser's `head` and its length.
     pub(crate) fn new(
-        (head, head_bytes): (&RequestHead<'_, '_>, usize),
+        head: &RequestHead<'_, '_>,
+        head_bytes: usize,
         key: &[u8],
         keyed: LookupKey,
         framing: Framing,
-        (visitor, came): (Visitor, ClientAuth),
+        sender: Sender,
         in_force: &Arc<ActiveConfig>,
     ) -> Self {
         let head = Arc::new(KeptRequest::new(head, head_bytes));
         let LookupKey { hash, primary_bytes, site, is_known } = keyed;
+        let Sender { visitor, auth: came } = sender;
         Self {
             head,
             key: key.to_vec(),
@@ -312,8 +321,8 @@ mod tests {
         let framing = request_framing(&head).expect("sound framing");
         let keyed =
             LookupKey { hash: Hash::seeded(&key, 0), primary_bytes: key.len(), site, is_known: false };
-        let request =
-            Request::new((&head, head_bytes), &key, keyed, framing, (visitor, ClientAuth::Plain), &in_force);
+        let sender = Sender { visitor, auth: ClientAuth::Plain };
+        let request = Request::new(&head, head_bytes, &key, keyed, framing, sender, &in_force);
         let ours = ["X-Client-Cert".into()];
         let manner = Manner {
             pseudonym: "us",

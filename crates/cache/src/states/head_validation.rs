@@ -136,7 +136,7 @@ mod tests {
         config::{Config, Origin},
         head::response_head::BLANK,
         request::{
-            active_config::ActiveConfig, client_auth::ClientAuth, client_ip::Visitor, key,
+            Sender, active_config::ActiveConfig, client_auth::ClientAuth, client_ip::Visitor, key,
             lookup_key::LookupKey,
         },
         site::SiteTable,
@@ -157,11 +157,12 @@ mod tests {
         let in_force = ActiveConfig::of_test(Config::new(Origin::http("a", 9)), 1);
         let client = Visitor::alone(IpAddr::V4(Ipv4Addr::LOCALHOST));
         Arc::new(Request::new(
-            (&head, head_bytes),
+            &head,
+            head_bytes,
             &key,
             keyed,
             Framing::None,
-            (client, ClientAuth::Plain),
+            Sender { visitor: client, auth: ClientAuth::Plain },
             &in_force,
         ))
     }

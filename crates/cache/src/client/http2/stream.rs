@@ -48,7 +48,7 @@ use crate::{
     },
     origin::OriginError,
     request::{
-        Request,
+        Request, Sender,
         client_ip::{Peer, Visitor},
     },
     states::{
@@ -75,17 +75,40 @@ pub(super) struct StreamContext {
 }
 
 impl StreamContext {
-    const fn place(&self) -> (Number, u32) {
-        (self.number, self.stream)
+    const fn id(&self) -> StreamId {
+        StreamId { number: self.number, stream: self.stream }
     }
+}
+
+/// Stream of one of the core's connections.
+#[derive(Clone, Copy)]
+pub(super) struct StreamId {
+    /// Number of the connection.
+    pub(super) number: Number,
+    pub(super) stream: u32,
 }
 
 /// Buffers of the thread for one request.
 pub(super) struct Buffers<'s> {
     pub(super) stored_head: &'s mut Vec<u8>,
     pub(super) key: &'s mut Vec<u8>,
+    pub(super) answer: AnswerBuffers<'s>,
+}
+
+/// Buffers of the thread for an answer.
+pub(super) struct AnswerBuffers<'s> {
+    /// Buffer for the head as text, and for small content.
     pub(super) text: &'s mut Vec<u8>,
+    /// Encoder of the head.
     pub(super) blocks: &'s mut HpackBlockCache,
+}
+
+/// Request that is being answered.
+struct AnsweredRequest {
+    stream: u32,
+    asked: AnswerContext,
+    /// Log record of the request.
+    draft: Draft,
 }
 
 /// Answers a request, already rendered as an HTTP/1 head, from memory, or spawns a task for it. Returns the
@@ -94,11 +117,12 @@ pub(super) fn answer(
     core: &Core,
     turn: &EpochGuard<'_>,
     multiplex: &mut Multiplex,
-    (asker, read): (StreamContext, Result<Progress<(RequestHead<'_, '_>, usize)>, HeadError>),
+    asker: StreamContext,
+    read: Result<Progress<(RequestHead<'_, '_>, usize)>, HeadError>,
     buffers: Buffers<'_>,
     now_ms: u64,
 ) -> Result<Option<Request>, SinkError> {
-    let Buffers { stored_head, key, text, blocks } = buffers;
+    let Buffers { stored_head, key, answer: answer_buffers } = buffers;
     let ((head, visitor), head_bytes) = match read {
         Ok(Progress::Complete((head, bytes))) => (asker.peer.asks(head, &core.config.trusted_proxies), bytes),
         refused => {
@@ -107,18 +131,16 @@ pub(super) fn answer(
                 Fault::from(&error)
             });
             let draft = Draft::of_nothing(asker.peer.address());
-            return refuse(core, multiplex, asker.place(), fault, (text, blocks), now_ms, draft)
-                .map(|()| None);
+            return refuse(core, multiplex, asker.id(), fault, answer_buffers, now_ms, draft).map(|()| None);
         }
     };
     let moment = Moment::now();
     let mut draft =
-        request_meta::begin(core, moment, (&head, head_bytes), visitor, true, multiplex.transport.session());
+        request_meta::begin(core, moment, &head, head_bytes, visitor, true, multiplex.transport.session());
     let framing = match admit(core, multiplex, &asker, &head, visitor) {
         Ok(framing) => framing,
         Err(fault) => {
-            return refuse(core, multiplex, asker.place(), fault, (text, blocks), now_ms, draft)
-                .map(|()| None);
+            return refuse(core, multiplex, asker.id(), fault, answer_buffers, now_ms, draft).map(|()| None);
         }
     };
     // A stream that ended with its head has no content. `Content-Length: 0` is passed to the origin
@@ -136,31 +158,30 @@ pub(super) fn answer(
     match hit::answer(core, turn, &asked, clock::unix_s(), buffers) {
         Ok(answer) => {
             let refresh = answer.refresh.map(|keyed| (keyed, multiplex.transport.client_auth().clone()));
-            let asked = AnswerContext::on_stream(&head);
             // The log record of the background refresh names this hit.
             let trace = refresh.as_ref().and_then(|_| draft.trace());
-            let begun = begin(core, multiplex, asker.stream, answer, (asked, draft), (text, blocks), now_ms)?;
-            if let Some(unsent) = begun {
+            let answered =
+                AnsweredRequest { stream: asker.stream, asked: AnswerContext::on_stream(&head), draft };
+            if let Some(unsent) = begin(core, multiplex, answered, answer, answer_buffers, now_ms)? {
                 let client = visitor.client(&core.config.shared_networks);
-                let whose = (asker.number, client, None);
                 let finishing = finish(asker.number, asker.stream, unsent, None);
-                spawn(core, multiplex, (asker.stream, asker.is_whole), whose, finishing);
+                spawn(core, multiplex, asker.id(), asker.is_whole, client, None, finishing);
             }
-            Ok(refresh.map(|(keyed, came)| {
-                let who = (visitor, came);
-                let mut request = Request::new((&head, head_bytes), key, keyed, framing, who, &core.in_force);
+            Ok(refresh.map(|(keyed, auth)| {
+                let sender = Sender { visitor, auth };
+                let mut request =
+                    Request::new(&head, head_bytes, key, keyed, framing, sender, &core.in_force);
                 request.trace = trace;
                 request
             }))
         }
         Err(Slow { keyed, state, fwd }) => {
-            let who = (visitor, multiplex.transport.client_auth().clone());
-            let mut request = Request::new((&head, head_bytes), key, keyed, framing, who, &core.in_force);
+            let sender = Sender { visitor, auth: multiplex.transport.client_auth().clone() };
+            let mut request = Request::new(&head, head_bytes, key, keyed, framing, sender, &core.in_force);
             request.trace = draft.trace();
             let answering = answer_slowly(asker, Arc::new(request), state, fwd, draft);
             let client = visitor.client(&core.config.shared_networks);
-            let whose = (asker.number, client, Some(head_bytes));
-            spawn(core, multiplex, (asker.stream, asker.is_whole), whose, answering);
+            spawn(core, multiplex, asker.id(), asker.is_whole, client, Some(head_bytes), answering);
             Ok(None)
         }
     }
@@ -186,18 +207,17 @@ fn admit(
 pub(super) fn refuse(
     core: &Core,
     multiplex: &mut Multiplex,
-    (number, stream): (Number, u32),
+    id: StreamId,
     fault: Fault,
-    (text, blocks): (&mut Vec<u8>, &mut HpackBlockCache),
+    buffers: AnswerBuffers<'_>,
     now_ms: u64,
     draft: Draft,
 ) -> Result<(), SinkError> {
-    let page = synth(None, fault);
-    let unsent =
-        begin(core, multiplex, stream, page, (AnswerContext::NO_STREAM, draft), (text, blocks), now_ms)?;
-    if let Some(unsent) = unsent {
-        let whose = (number, ClientKey::Connection(number.serial()), None);
-        spawn(core, multiplex, (stream, true), whose, finish(number, stream, unsent, None));
+    let StreamId { number, stream } = id;
+    let answered = AnsweredRequest { stream, asked: AnswerContext::NO_STREAM, draft };
+    if let Some(unsent) = begin(core, multiplex, answered, synth(None, fault), buffers, now_ms)? {
+        let client = ClientKey::Connection(number.serial());
+        spawn(core, multiplex, id, true, client, None, finish(number, stream, unsent, None));
     } else {
         multiplex.wire.reset(stream, ErrorCode::NO_ERROR, &mut multiplex.out);
     }
@@ -221,12 +241,12 @@ struct Unsent {
 fn begin(
     core: &Core,
     multiplex: &mut Multiplex,
-    stream: u32,
+    answered: AnsweredRequest,
     answer: Answer<'_>,
-    (asked, mut draft): (AnswerContext, Draft),
-    (text, blocks): (&mut Vec<u8>, &mut HpackBlockCache),
+    AnswerBuffers { text, blocks }: AnswerBuffers<'_>,
     now_ms: u64,
 ) -> Result<Option<Unsent>, SinkError> {
+    let AnsweredRequest { stream, asked, mut draft } = answered;
     let told = match answer.length {
         Length::Exact(bytes) => Some(bytes),
         Length::Part { first, last, .. } => Some(last + 1 - first),
@@ -234,7 +254,7 @@ fn begin(
         Length::Unknown => None,
     };
     text.clear();
-    let sending = deliver::begin(core, answer, asked, text, (&mut draft, 0));
+    let sending = deliver::begin(core, answer, asked, text, &mut draft, 0);
     draft.note_body_begun();
     let mut sent_bytes = text.len() as u64;
     let (head, content) = text.split_at(sending.head_bytes);
@@ -321,8 +341,10 @@ impl TrySend for Direct<'_> {
 fn spawn(
     core: &Core,
     multiplex: &mut Multiplex,
-    (id, is_whole): (u32, bool),
-    (number, client, head_bytes): (Number, ClientKey, Option<usize>),
+    StreamId { number, stream: id }: StreamId,
+    is_whole: bool,
+    client: ClientKey,
+    head_bytes: Option<usize>,
     answering: impl Future<Output = ()> + Send + 'static,
 ) {
     let Some(working) = StreamTask::new(&core.budgets.accounts, client, head_bytes) else {
@@ -376,8 +398,9 @@ async fn answer_slowly(asker: StreamContext, request: Arc<Request>, state: State
     let asked = AnswerContext::on_stream(&request.head());
     let begun = with(number, |core, multiplex| {
         let http2 = &mut *core.buffers.http2.borrow_mut();
-        let buffers = (&mut http2.text, &mut http2.blocks);
-        let begun = begin(core, multiplex, stream, answer, (asked, draft), buffers, clock::monotonic_ms());
+        let buffers = AnswerBuffers { text: &mut http2.text, blocks: &mut http2.blocks };
+        let answered = AnsweredRequest { stream, asked, draft };
+        let begun = begin(core, multiplex, answered, answer, buffers, clock::monotonic_ms());
         multiplex.wake();
         begun
     });

@@ -175,7 +175,8 @@ impl Draft {
     #[inline]
     pub(crate) fn client_again<'a>(
         moment: Moment,
-        (head, bytes): (&RequestHead<'_, '_>, &[u8]),
+        head: &RequestHead<'_, '_>,
+        bytes: &[u8],
         visitor: Visitor,
         sites: &Arc<Sites>,
         last: &mut LastSaid,
@@ -199,7 +200,8 @@ impl Draft {
         &mut self,
         head: &[u8],
         Outcome { cache_status, is_passed, reason }: Outcome,
-        (from, to): (u64, Option<u64>),
+        from: u64,
+        to: Option<u64>,
     ) {
         let Some(inner) = &mut self.0 else { return };
         let out = &mut inner.bytes;

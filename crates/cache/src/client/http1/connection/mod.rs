@@ -362,7 +362,7 @@ impl Connection {
         let (prefix, sending) = with_core(|core| {
             let out = &mut core.buffers.scratch.borrow_mut().out;
             out.clear();
-            let sending = deliver::begin(core, answer, asked, out, (&mut draft, self.client.sent_bytes));
+            let sending = deliver::begin(core, answer, asked, out, &mut draft, self.client.sent_bytes);
             draft.note_body_begun();
             if draft.is_some() {
                 self.drafts.push(draft);

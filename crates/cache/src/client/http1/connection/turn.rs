@@ -32,7 +32,7 @@ use crate::{
         request_meta,
         transaction::{self, Draft, Moment},
     },
-    request::Request,
+    request::{Request, Sender},
     states::{
         hit,
         state::{Slow, Trust},
@@ -56,75 +56,91 @@ impl Connection {
         if closing && self.client.watch.phase() != Phase::Idle {
             return Poll::Ready(with_core(|core| self.time_is_up(core)));
         }
-        with_core(|core| {
-            let mut scratch = core.buffers.scratch.borrow_mut();
-            let scratch = &mut *scratch;
-            let mut have = self.client.pending.len();
-            scratch.read[..have].copy_from_slice(&self.client.pending);
-            // Number of bytes that were parsed without finding a whole request.
-            let mut seen = if std::mem::take(&mut self.unexamined) { 0 } else { have };
-            loop {
-                if self.spent >= work_max {
-                    core.count(Counter::TurnsCut);
-                    self.client.pending.clear();
-                    self.client.pending.extend_from_slice(&scratch.read[..have]);
-                    self.unexamined = seen < have;
-                    self.client.watch.work();
-                    return Poll::Ready(TurnOutcome::Cut);
-                }
-                if seen == have {
-                    let room = &mut scratch.read[have..];
-                    match self.client.transport.poll_read(cx, room, read_max) {
-                        Poll::Pending if closing => return Poll::Ready(TurnOutcome::Closed),
-                        Poll::Pending => {
-                            self.spent = 0;
-                            self.wait(core, &scratch.read[..have]);
-                            return Poll::Pending;
-                        }
-                        Poll::Ready(Ok(read @ 1..)) => have += read,
-                        Poll::Ready(_) => {
-                            if have > 0 {
-                                core.count(Counter::ClientsGoneInHead);
-                            }
-                            return Poll::Ready(TurnOutcome::Closed);
-                        }
+        with_core(|core| self.read_and_answer(core, cx, work_max, read_max, closing))
+    }
+
+    /// Reads, and answers the requests that have arrived, until the turn's budget is spent, nothing more has
+    /// arrived, or an answer needs more than memory. `closing` means that the connection ends if nothing has
+    /// arrived.
+    #[inline]
+    fn read_and_answer(
+        &mut self,
+        core: &Core,
+        cx: &mut Context<'_>,
+        work_max: usize,
+        read_max: usize,
+        closing: bool,
+    ) -> Poll<TurnOutcome> {
+        let mut scratch = core.buffers.scratch.borrow_mut();
+        let scratch = &mut *scratch;
+        let mut have = self.client.pending.len();
+        scratch.read[..have].copy_from_slice(&self.client.pending);
+        // Number of bytes that were parsed without finding a whole request.
+        let mut seen = if std::mem::take(&mut self.unexamined) { 0 } else { have };
+        loop {
+            if self.spent >= work_max {
+                core.count(Counter::TurnsCut);
+                self.keep(&scratch.read[..have]);
+                self.unexamined = seen < have;
+                self.client.watch.work();
+                return Poll::Ready(TurnOutcome::Cut);
+            }
+            if seen == have {
+                match self.client.transport.poll_read(cx, &mut scratch.read[have..], read_max) {
+                    Poll::Pending if closing => return Poll::Ready(TurnOutcome::Closed),
+                    Poll::Pending => {
+                        self.spent = 0;
+                        self.wait(core, &scratch.read[..have]);
+                        return Poll::Pending;
                     }
+                    Poll::Ready(Ok(read @ 1..)) => have += read,
+                    Poll::Ready(_) => {
+                        if have > 0 {
+                            core.count(Counter::ClientsGoneInHead);
+                        }
+                        return Poll::Ready(TurnOutcome::Closed);
+                    }
+                }
+            }
+            if self.may_be_http2 {
+                let there = have.min(PREFACE.len());
+                self.may_be_http2 = scratch.read[..there] == PREFACE[..there];
+                if self.may_be_http2 && have < PREFACE.len() {
+                    seen = have;
+                    continue;
                 }
                 if self.may_be_http2 {
-                    let there = have.min(PREFACE.len());
-                    self.may_be_http2 = scratch.read[..there] == PREFACE[..there];
-                    if self.may_be_http2 && have < PREFACE.len() {
-                        seen = have;
-                        continue;
-                    }
-                    if self.may_be_http2 {
-                        self.client.pending.clear();
-                        self.client.pending.extend_from_slice(&scratch.read[..have]);
-                        return Poll::Ready(TurnOutcome::Http2);
-                    }
+                    self.keep(&scratch.read[..have]);
+                    return Poll::Ready(TurnOutcome::Http2);
                 }
-                // A head that arrives byte by byte is parsed when it may be complete, not at each byte.
-                let limits = head_limits(&core.config);
-                let answered = if seen > 0 && !may_end_in(&scratch.read[..have], seen, &limits) {
-                    AnswerProgress { bytes: 0, unexamined: false, work: 0, turned: None }
-                } else {
-                    self.answer_all(core, scratch, have, work_max - self.spent)
-                };
-                let AnswerProgress { bytes: answered, unexamined, work: more, turned } = answered;
-                self.spent += more;
-                self.had += more;
-                if let Some(turned) = turned {
-                    // Bytes after the request that is being answered are kept.
-                    self.client.pending.clear();
-                    self.client.pending.extend_from_slice(&scratch.read[answered..have]);
-                    self.unexamined = !self.client.pending.is_empty();
-                    return Poll::Ready(turned);
-                }
-                scratch.read.copy_within(answered..have, 0);
-                have -= answered;
-                seen = if unexamined { 0 } else { have };
             }
-        })
+            // A head that arrives byte by byte is parsed when it may be complete, not at each byte.
+            let limits = head_limits(&core.config);
+            let answered = if seen > 0 && !may_end_in(&scratch.read[..have], seen, &limits) {
+                AnswerProgress { bytes: 0, unexamined: false, work: 0, turned: None }
+            } else {
+                self.answer_all(core, scratch, have, work_max - self.spent)
+            };
+            let AnswerProgress { bytes: answered, unexamined, work: more, turned } = answered;
+            self.spent += more;
+            self.had += more;
+            if let Some(turned) = turned {
+                // Bytes after the request that is being answered are kept.
+                self.keep(&scratch.read[answered..have]);
+                self.unexamined = !self.client.pending.is_empty();
+                return Poll::Ready(turned);
+            }
+            scratch.read.copy_within(answered..have, 0);
+            have -= answered;
+            seen = if unexamined { 0 } else { have };
+        }
+    }
+
+    /// Keeps received bytes for the next turn.
+    #[inline]
+    fn keep(&mut self, received: &[u8]) {
+        self.client.pending.clear();
+        self.client.pending.extend_from_slice(received);
     }
 
     /// Answers the requests in `scratch.read[..have]`, up to an answer that needs a write of its own, within
@@ -140,7 +156,7 @@ impl Connection {
         let limits = head_limits(&core.config);
         let proxies = &core.config.trusted_proxies[..];
         out.clear();
-        let came = || self.client.transport.client_auth().clone();
+        let auth = || self.client.transport.client_auth().clone();
         let turn = core.storage.reader.turn();
         let now_s = clock::unix_s();
         let moment = Moment::now();
@@ -164,7 +180,8 @@ impl Connection {
             let mut draft = request_meta::begin_http1(
                 core,
                 moment,
-                (&head, &read[at..at + head_bytes]),
+                &head,
+                &read[at..at + head_bytes],
                 visitor,
                 self.client.transport.session(),
                 &mut self.last_said,
@@ -198,15 +215,15 @@ impl Connection {
                 Ok(answer) => {
                     let refresh = answer.refresh;
                     let before = given + out.len() as u64;
-                    let sending = deliver::begin(core, answer, asked, out, (&mut draft, before));
+                    let sending = deliver::begin(core, answer, asked, out, &mut draft, before);
                     let is_alone = sending.close || !matches!(sending.rest, Rest::None);
                     if is_alone || out.len() >= OUT_BYTES_MAX {
                         stopped = Some(StopReason::Sending(sending));
                     }
                     if let Some(keyed) = refresh {
-                        let who = (visitor, came());
+                        let sender = Sender { visitor, auth: auth() };
                         let mut request =
-                            Request::new((&head, head_bytes), key, keyed, framing, who, &core.in_force);
+                            Request::new(&head, head_bytes, key, keyed, framing, sender, &core.in_force);
                         request.trace = draft.trace();
                         refreshes.push(Arc::new(request));
                     }
@@ -215,9 +232,9 @@ impl Connection {
                     }
                 }
                 Err(Slow { keyed, state, fwd }) => {
-                    let who = (visitor, came());
+                    let sender = Sender { visitor, auth: auth() };
                     let mut request =
-                        Request::new((&head, head_bytes), key, keyed, framing, who, &core.in_force);
+                        Request::new(&head, head_bytes, key, keyed, framing, sender, &core.in_force);
                     request.trace = draft.trace();
                     stopped = Some(StopReason::Slow(Arc::new(request), state, fwd, draft));
                 }

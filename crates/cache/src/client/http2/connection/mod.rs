@@ -36,7 +36,7 @@ use wire::http2::{
 
 use super::{
     multiplex::{self, Multiplex, Number, Stream, reset},
-    stream::{self, StreamContext},
+    stream::{self, AnswerBuffers, StreamContext, StreamId},
 };
 use crate::{
     client::{
@@ -382,8 +382,8 @@ fn take_frames(
                     is_whole: end,
                     is_connect,
                 };
-                let buffers = stream::Buffers { stored_head, key, text, blocks };
-                let refresh = stream::answer(core, &turn, multiplex, (asker, asked), buffers, now_ms)?;
+                let buffers = stream::Buffers { stored_head, key, answer: AnswerBuffers { text, blocks } };
+                let refresh = stream::answer(core, &turn, multiplex, asker, asked, buffers, now_ms)?;
                 refreshes.extend(refresh);
             }
             Event::HeadTooLarge { stream, .. } => {
@@ -392,9 +392,9 @@ fn take_frames(
                 stream::refuse(
                     core,
                     multiplex,
-                    (client.number, stream),
+                    StreamId { number: client.number, stream },
                     Fault::HeadTooLarge,
-                    (text, blocks),
+                    AnswerBuffers { text, blocks },
                     now_ms,
                     Draft::of_nothing(client.peer.address()),
                 )?;
