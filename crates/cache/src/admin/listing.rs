@@ -24,7 +24,10 @@ use crate::{
     },
     core::{Core, CoreBusy, Message},
     head::response_head::{StoredMeta, stored_values},
-    purging::{bans::Ban, invalidations::Verdict},
+    purging::{
+        bans::Ban,
+        invalidations::{KeyHashes, Verdict},
+    },
     request::key,
     tags,
 };
@@ -126,7 +129,8 @@ fn look(
     let primary = key::primary(&key);
     let is_variant = primary.len() < key.len();
     let (own, address) = (core.storage.store.hash(&key), core.storage.store.hash(primary));
-    let hashes = (if is_variant { key::hash_of_variant(address, own) } else { own }, address);
+    let own = if is_variant { key::hash_of_variant(address, own) } else { own };
+    let hashes = KeyHashes { own, address };
     let verdict = core.purges.invalidations.judge(object, &mut meta, hashes, None, now_s);
     if verdict == Verdict::Hard || u64::from(object.expires_s()) <= now_s {
         return None;

@@ -47,7 +47,10 @@ use crate::{
         },
         decoders::decoded_bytes_max,
     },
-    head::response_head::{Flags, StoredMeta},
+    head::{
+        found_object::FoundObject,
+        response_head::{Flags, StoredMeta},
+    },
     policy::{self, accept::AcceptedCodings},
     request::{Request, key},
 };
@@ -153,11 +156,12 @@ fn wanted(
 pub(crate) fn choose<'t>(
     core: &Core,
     turn: &'t EpochGuard<'_>,
-    found @ (object, meta, hash): (&Object<'_>, &StoredMeta, Hash),
+    found: FoundObject<'_, '_>,
     request: &RequestHead<'_, '_>,
     stored_head: &[u8],
     key: &mut Vec<u8>,
 ) -> Representation<'t> {
+    let FoundObject { object, meta, hash } = found;
     let headers = &request.headers;
     if meta.flags.has(Flags::MAY_BE_DECODED) {
         return choose_decoded(core, turn, found, headers, stored_head, key);
@@ -169,7 +173,7 @@ pub(crate) fn choose<'t>(
     {
         return Representation::Had(had);
     }
-    if !has_twins(core, object, meta) {
+    if !has_twins(core, &object, meta) {
         return Representation::Stored;
     }
     let (coding, is_made) = match wanted(core, headers, etag, &accepted) {
@@ -177,7 +181,7 @@ pub(crate) fn choose<'t>(
         VariantRequest::Twin(coding) => (coding, true),
         VariantRequest::PartOf(coding) => (coding, false),
     };
-    let (twin, found) = lookup(turn, (object, hash), coding, key);
+    let (twin, found) = lookup(turn, &object, hash, coding, key);
     match found {
         Lookup::Hit(twin) if coding_of(&twin) == Some(coding) => Representation::Coded(twin, coding),
         Lookup::Miss if is_made => {
@@ -193,7 +197,8 @@ pub(crate) fn choose<'t>(
 #[inline]
 fn lookup<'t>(
     turn: &'t EpochGuard<'_>,
-    (object, hash): (&Object<'_>, Hash),
+    object: &Object<'_>,
+    hash: Hash,
     coding: Coding,
     key: &mut Vec<u8>,
 ) -> (Hash, Lookup<'t>) {
@@ -208,12 +213,12 @@ fn lookup<'t>(
 fn choose_decoded<'t>(
     core: &Core,
     turn: &'t EpochGuard<'_>,
-    (object, meta, hash): (&Object<'_>, &StoredMeta, Hash),
+    FoundObject { object, meta, hash }: FoundObject<'_, '_>,
     headers: &Headers<'_, '_>,
     stored_head: &[u8],
     key: &mut Vec<u8>,
 ) -> Representation<'t> {
-    if !is_decodable(core, object, meta) {
+    if !is_decodable(core, &object, meta) {
         return Representation::Stored;
     }
     let etag = || meta.etag_of(stored_head).and_then(EntityTag::parse);
@@ -233,7 +238,7 @@ fn choose_decoded<'t>(
     if !is_wanted && !is_part() {
         return Representation::Stored;
     }
-    match lookup(turn, (object, hash), Coding::Decoded, key).1 {
+    match lookup(turn, &object, hash, Coding::Decoded, key).1 {
         Lookup::Hit(twin) if coding_of(&twin) == Some(Coding::Decoded) => {
             Representation::Coded(twin, Coding::Decoded)
         }
@@ -264,7 +269,8 @@ pub(crate) enum VariantState {
 pub(crate) fn peek(
     core: &Core,
     shard: &Shard,
-    (object, hash): (&Object<'_>, Hash),
+    object: &Object<'_>,
+    hash: Hash,
     coding: Coding,
 ) -> VariantState {
     let mut key = Vec::new();

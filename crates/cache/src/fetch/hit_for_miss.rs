@@ -28,7 +28,7 @@ use crate::{
         sent_fields::SentFields,
     },
     policy::{RequestFacts, Why, vary::VARY_SPEC_BYTES_MAX},
-    purging::invalidations::Verdict,
+    purging::invalidations::{KeyHashes, Verdict},
     request::key,
     site::SiteId,
 };
@@ -123,7 +123,7 @@ pub(crate) fn leave(
     let known = |core: &Core| {
         let shard = core.storage.shard.borrow();
         let note = shard.peek(hash, &key)?;
-        let hashes = (hash, core.storage.store.hash(primary));
+        let hashes = KeyHashes { own: hash, address: core.storage.store.hash(primary) };
         let (says, _) = read(core, &note, hashes, now_s)?;
         (says.strip_prefix(VARIES) == Some(spec)).then(|| note.sequence())
     };
@@ -183,13 +183,22 @@ pub(crate) struct Note {
     pub(crate) until_s: u64,
 }
 
+/// Request for which a note is looked up.
+#[derive(Clone, Copy)]
+pub(crate) struct NoteQuery<'a> {
+    /// Part of the request's key that all variants share.
+    pub(crate) primary: &'a [u8],
+    pub(crate) facts: &'a RequestFacts,
+    /// Fields on which a note may depend through `Vary`.
+    pub(crate) fields: &'a SentFields<'a>,
+    pub(crate) now_s: u64,
+}
+
 /// Returns the note that applies to a request, if there is one. `key` is a buffer.
 pub(crate) fn of(
     core: &Core,
     turn: &EpochGuard<'_>,
-    primary: &[u8],
-    (facts, fields): (&RequestFacts, &SentFields<'_>),
-    now_s: u64,
+    query: NoteQuery<'_>,
     key: &mut Vec<u8>,
 ) -> Option<Note> {
     let look = |hash, key: &[u8]| match turn.lookup(hash, key) {
@@ -198,40 +207,32 @@ pub(crate) fn of(
     };
     // A note about an answer that had expired on arrival is only for `explain`: requests wait for the next
     // answer.
-    find(core, primary, (facts, fields), now_s, look, |key| turn.hash(key), key)
-        .filter(|note| note.reason != Why::Expired.name())
+    find(core, query, look, |key| turn.hash(key), key).filter(|note| note.reason != Why::Expired.name())
 }
 
 /// Returns a note as [`of`] does, for `explain`. Runs on the owner's core.
-pub(crate) fn peek(
-    core: &Core,
-    shard: &Shard,
-    primary: &[u8],
-    of: (&RequestFacts, &SentFields<'_>),
-    now_s: u64,
-) -> Option<Note> {
+pub(crate) fn peek(core: &Core, shard: &Shard, query: NoteQuery<'_>) -> Option<Note> {
     let look = |hash, key: &[u8]| shard.peek(hash, key);
-    find(core, primary, of, now_s, look, |key| core.storage.store.hash(key), &mut Vec::new())
+    find(core, query, look, |key| core.storage.store.hash(key), &mut Vec::new())
 }
 
 fn find<'o>(
     core: &Core,
-    primary: &[u8],
-    (facts, fields): (&RequestFacts, &SentFields<'_>),
-    now_s: u64,
+    query: NoteQuery<'_>,
     look: impl Fn(Hash, &[u8]) -> Option<Object<'o>>,
     hash_of: impl Fn(&[u8]) -> Hash,
     key: &mut Vec<u8>,
 ) -> Option<Note> {
+    let NoteQuery { primary, facts, fields, now_s } = query;
     let address = hash_of(primary);
     let mut hash = VisitorSigns::by(facts).place(primary, &hash_of, key);
     let mut note = look(hash, key)?;
-    let (mut says, mut until_s) = read(core, &note, (hash, address), now_s)?;
+    let (mut says, mut until_s) = read(core, &note, KeyHashes { own: hash, address }, now_s)?;
     if let Some(spec) = says.strip_prefix(VARIES) {
         let spec = SmallVec::<[u8; VARY_SPEC_BYTES_MAX]>::from_slice(spec);
         hash = variant(note.sequence(), &spec, fields, primary, &hash_of, key);
         note = look(hash, key)?;
-        (says, until_s) = read(core, &note, (hash, address), now_s)?;
+        (says, until_s) = read(core, &note, KeyHashes { own: hash, address }, now_s)?;
     }
     Some(Note { reason: reason(&says)?, is_due: until_s <= now_s, until_s })
 }
@@ -240,7 +241,7 @@ fn find<'o>(
 type Says = SmallVec<[u8; 1024]>;
 
 /// Returns the head of a note and the time at which it expires; `None` if the note no longer applies.
-fn read(core: &Core, note: &Object<'_>, hashes: (Hash, Hash), now_s: u64) -> Option<(Says, u64)> {
+fn read(core: &Core, note: &Object<'_>, hashes: KeyHashes, now_s: u64) -> Option<(Says, u64)> {
     let mut meta = StoredMeta::unpack(&note.meta())?;
     if core.purges.invalidations.judge(note, &mut meta, hashes, None, now_s) == Verdict::Hard {
         return None;
@@ -269,7 +270,8 @@ pub(crate) fn forget(core: &Core, primary: &[u8]) {
 pub(crate) fn count_page(
     core: &Core,
     site: SiteId,
-    (primary, headers): (&[u8], &Headers<'_, '_>),
+    primary: &[u8],
+    headers: &Headers<'_, '_>,
     is_by_cookie: bool,
 ) {
     let by_cookie = core.sites.by_cookie(site);

@@ -50,6 +50,16 @@ pub(crate) struct Judgement {
     pub(crate) storing: Option<StorePlan>,
 }
 
+/// Head of an origin's answer, with what is known of the answer besides.
+#[derive(Clone, Copy)]
+pub(crate) struct ReceivedHead<'a> {
+    pub(crate) head: &'a ResponseHead<'a, 'a>,
+    /// Times of the exchange.
+    pub(crate) times: Times,
+    /// Bytes of the content, if the origin stated the length.
+    pub(crate) length: Option<u64>,
+}
+
 fn length_of(framing: Framing) -> Option<u64> {
     match framing {
         Framing::None => Some(0),
@@ -92,6 +102,7 @@ pub(crate) fn judge(core: &Core, request: &Request, answer: &AnswerHead, bans: u
     let times = times(answer.requested_ms);
     let length = length_of(answer.framing);
     let head = &answer.head.head();
+    let received = ReceivedHead { head, times, length };
     let asked = asked(core, request);
     let facts = ResponseFacts::of(head, core.config.cdn_cache_control);
     let storable = storable(core, request.site, &asked, head, &facts, times);
@@ -101,8 +112,9 @@ pub(crate) fn judge(core: &Core, request: &Request, answer: &AnswerHead, bans: u
             Err(why) => *why == Why::NoFreshness,
         };
         note_freshness(core, request, is_without);
-        let page = (request.primary(), &request.head().headers);
-        hit_for_miss::count_page(core, request.site, page, matches!(storable, Err(Why::Cookie)));
+        let is_by_cookie = matches!(storable, Err(Why::Cookie));
+        let headers = &request.head().headers;
+        hit_for_miss::count_page(core, request.site, request.primary(), headers, is_by_cookie);
     }
     let at_once = || freshness_on_arrival(core, request, &asked, &facts, times);
     match storable {
@@ -110,7 +122,7 @@ pub(crate) fn judge(core: &Core, request: &Request, answer: &AnswerHead, bans: u
             if answer.peer.is_some() {
                 freshness = of_peer(freshness);
             }
-            let mut judged = keep(core, request, head, (&asked, &facts), &freshness, times, length);
+            let mut judged = keep(core, request, received, &asked, &facts, &freshness);
             let origin_ms = clock::unix_ms().saturating_sub(answer.requested_ms);
             judged.response.meta.origin_ms =
                 u32::try_from(origin_ms).map_or(ORIGIN_MS_MAX, |ms| ms.min(ORIGIN_MS_MAX));
@@ -120,7 +132,7 @@ pub(crate) fn judge(core: &Core, request: &Request, answer: &AnswerHead, bans: u
             judged.response.may_be_late = at_once().is_some();
             if freshness.omits_fields && judged.storing.is_some() {
                 let omit = omitted(core, request.site, &[]);
-                judged.own = Some(stored_response(core, head, &omit, &freshness, times, length));
+                judged.own = Some(stored_response(core, received, &omit, &freshness));
             }
             judged
         }
@@ -148,7 +160,7 @@ pub(crate) fn judge(core: &Core, request: &Request, answer: &AnswerHead, bans: u
             let tags =
                 || tags::of(head.headers.iter(), &core.config.tags, |tag| core.storage.store.hash(tag)).ok();
             if let Some((freshness, tags)) = late.and_then(|freshness| Some((freshness, tags()?))) {
-                let mut response = with_freshness(core, head, times, length, standing, &freshness);
+                let mut response = with_freshness(core, received, standing, &freshness);
                 response.meta.bans = bans;
                 response.tags = tags.unwrap_or_default();
                 response.may_be_late = true;
@@ -163,18 +175,14 @@ pub(crate) fn judge(core: &Core, request: &Request, answer: &AnswerHead, bans: u
                         key::append_variant(&mut key, 0, spec, &fields);
                         Variant { spec: spec.to_vec(), generation: 0, key }
                     });
-                let own = with_sticky_cookie(
-                    core,
-                    request,
-                    answer,
-                    forwarded_response(core, head, times, length, standing),
-                );
+                let own = forwarded_response(core, received, standing);
+                let own = with_sticky_cookie(core, request, answer, own);
                 let (hash, key) = (request.hash, request.key.clone());
                 let expires_s = store_s(times.response_s);
                 let storing = StorePlan { hash, key, expires_s, is_kept: false, is_shared_by_age: false };
                 return Judgement { response, own: Some(own), storing: Some(storing) };
             }
-            let response = forwarded_response(core, head, times, length, standing);
+            let response = forwarded_response(core, received, standing);
             let response = with_sticky_cookie(core, request, answer, response);
             Judgement { response, own: None, storing: None }
         }
@@ -223,7 +231,8 @@ fn has_room_for_query(
     core: &Core,
     request: &Request,
     response: &Response,
-    (hash, key): (Hash, &[u8]),
+    hash: Hash,
+    key: &[u8],
     now_s: u64,
 ) -> bool {
     let bytes = (response.head.len() as u64).saturating_add(response.length.unwrap_or(UNKNOWN_BYTES));
@@ -358,7 +367,8 @@ pub(crate) fn as_get(
     let is_for_one = facts.sets_cookie && core.config.cookies != CookieRule::Rfc;
     let length = length_of(answer.framing);
     let omit = omitted(core, request.site, &facts.directives.omit);
-    let mut response = stored_response(core, head, &omit, &freshness, times, length);
+    let received = ReceivedHead { head, times, length };
+    let mut response = stored_response(core, received, &omit, &freshness);
     response.meta.bans = bans;
     response.tags = tags.unwrap_or_default();
     response.tag_words = tag_words(core, head);
@@ -389,7 +399,8 @@ pub(crate) fn passed_response(core: &Core, request: &Request, answer: &AnswerHea
         "HEAD" => length_told(head),
         _ => length_of(answer.framing),
     };
-    let response = forwarded_response(core, head, times(answer.requested_ms), length, ResponseRole::Passed);
+    let received = ReceivedHead { head, times: times(answer.requested_ms), length };
+    let response = forwarded_response(core, received, ResponseRole::Passed);
     with_sticky_cookie(core, request, answer, response)
 }
 
@@ -408,21 +419,13 @@ fn with_sticky_cookie(
     response
 }
 
-fn forwarded_response(
-    core: &Core,
-    head: &ResponseHead<'_, '_>,
-    times: Times,
-    length: Option<u64>,
-    standing: ResponseRole,
-) -> Response {
-    with_freshness(core, head, times, length, standing, &NO_FRESHNESS)
+fn forwarded_response(core: &Core, received: ReceivedHead<'_>, standing: ResponseRole) -> Response {
+    with_freshness(core, received, standing, &NO_FRESHNESS)
 }
 
 fn with_freshness(
     core: &Core,
-    head: &ResponseHead<'_, '_>,
-    times: Times,
-    length: Option<u64>,
+    ReceivedHead { head, times, length }: ReceivedHead<'_>,
     standing: ResponseRole,
     freshness: &Freshness,
 ) -> Response {
@@ -445,11 +448,9 @@ fn with_freshness(
 /// Builds a response to be stored, with the head for the store without the fields in `omit`.
 pub(crate) fn stored_response(
     core: &Core,
-    head: &ResponseHead<'_, '_>,
+    ReceivedHead { head, times, length }: ReceivedHead<'_>,
     omit: &[Box<str>],
     freshness: &Freshness,
-    times: Times,
-    length: Option<u64>,
 ) -> Response {
     let mut bytes = Vec::with_capacity(1024);
     let left_out = LeftOut { omit, tags: &core.config.tags };
@@ -509,14 +510,14 @@ pub(crate) fn kept_until_s(core: &Core, freshness: &Freshness, times: Times) -> 
 fn keep(
     core: &Core,
     request: &Request,
-    head: &ResponseHead<'_, '_>,
-    (asked, facts): (&RequestFacts, &ResponseFacts),
+    received: ReceivedHead<'_>,
+    asked: &RequestFacts,
+    facts: &ResponseFacts,
     freshness: &Freshness,
-    times: Times,
-    length: Option<u64>,
 ) -> Judgement {
+    let times = received.times;
     let omit = omitted(core, request.site, &facts.directives.omit);
-    let response = stored_response(core, head, &omit, freshness, times, length);
+    let response = stored_response(core, received, &omit, freshness);
     let expires_s = kept_until_s(core, freshness, times);
     let primary = core.storage.store.hash(request.primary());
     let spec = facts.vary.as_ref().map(Vary::spec).unwrap_or_default();
@@ -537,22 +538,22 @@ fn keep(
                     core.count(Counter::VariantsTooMany);
                     // No hit-for-miss note is left, because the stored variants can still be found.
                     let standing = ResponseRole::NotStorable(Some(Why::TooManyVariants));
-                    let response = forwarded_response(core, head, times, length, standing);
+                    let response = forwarded_response(core, received, standing);
                     return Judgement { response, own: None, storing: None };
                 }
                 (hash, Some(Variant { spec: spec.to_vec(), generation, key: key.clone() }))
             }
             Err(refused) => {
                 core.count(Counter::of_refusal(refused));
-                let response = forwarded_response(core, head, times, length, ResponseRole::NotStorable(None));
+                let response = forwarded_response(core, received, ResponseRole::NotStorable(None));
                 return Judgement { response, own: None, storing: None };
             }
         }
     };
-    if !has_room_for_query(core, request, &response, (hash, &key), times.response_s) {
+    if !has_room_for_query(core, request, &response, hash, &key, times.response_s) {
         core.count(Counter::QueriesTooMany);
         let standing = ResponseRole::NotStorable(Some(Why::TooManyQueries));
-        let response = forwarded_response(core, head, times, length, standing);
+        let response = forwarded_response(core, received, standing);
         return Judgement { response, own: None, storing: None };
     }
     let response = Response { variant, ..response };

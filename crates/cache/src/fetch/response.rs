@@ -125,7 +125,8 @@ impl Response {
         &self,
         request: &Request,
         facts: &RequestFacts,
-        (cookies, manner): (CookieRule, Manner<'_>),
+        cookies: CookieRule,
+        manner: Manner<'_>,
         now_s: u64,
     ) -> Result<(), Misfit> {
         if !policy::may_share(self.meta.audience(), facts.cookie, cookies) {

@@ -22,11 +22,11 @@ use crate::{
     config::CookieRule,
     core::{Core, store_s},
     counters::Counter,
-    fetch::judge,
+    fetch::judge::{self, ReceivedHead},
     head::response_head::{Flags, StoredMeta, append_updated, stored_values},
     origin::AnswerHead,
     policy::{self, ResponseFacts, Reuse, directives::RequestDirectives, vary::Vary},
-    purging::invalidations::Verdict,
+    purging::invalidations::{KeyHashes, Verdict},
     request::Request,
     tags,
 };
@@ -66,7 +66,8 @@ impl OwnerReply {
         else {
             return Self::Nothing;
         };
-        let hashes = (request.hash, core.storage.store.hash(request.primary()));
+        let address = core.storage.store.hash(request.primary());
+        let hashes = KeyHashes { own: request.hash, address };
         let asker = request.head().headers;
         if core.purges.invalidations.judge(&object, &mut meta, hashes, Some(&asker), now_s) == Verdict::Hard {
             drop(turn);
@@ -169,7 +170,7 @@ pub(crate) fn freshen(
         return FreshenOutcome::No;
     }
     let stores_cookies = core.config.cookies == CookieRule::Rfc;
-    if with_updated(known, head, stores_cookies, |head| store(core, request, known, head, (answer, bans))) {
+    if with_updated(known, head, stores_cookies, |head| store(core, request, known, head, answer, bans)) {
         core.count(Counter::Revalidated);
         let mut set_cookie = Vec::new();
         if !stores_cookies && !core.sites.rules(request.site).removes_set_cookie {
@@ -221,7 +222,8 @@ fn store(
     request: &Request,
     known: &StaleObject,
     head: &ResponseHead<'_, '_>,
-    (answer, bans): (&AnswerHead, u64),
+    answer: &AnswerHead,
+    bans: u64,
 ) -> bool {
     let times = judge::times(answer.requested_ms);
     let facts = ResponseFacts::of(head, core.config.cdn_cache_control);
@@ -236,7 +238,8 @@ fn store(
     let words = judge::tag_words(core, head);
     let extra = tags.map_or_else(|| known.extra.clone(), |tags| tags::extra(&tags, &words));
     let omit = judge::omitted(core, request.site, &facts.directives.omit);
-    let kept = judge::stored_response(core, head, &omit, &freshness, times, known.meta.body_bytes);
+    let received = ReceivedHead { head, times, length: known.meta.body_bytes };
+    let kept = judge::stored_response(core, received, &omit, &freshness);
     let meta = if known.meta.flags.has(Flags::IN_BLOCKS) { kept.meta.in_blocks() } else { kept.meta };
     let meta = StoredMeta {
         origin_ms: known.meta.origin_ms,

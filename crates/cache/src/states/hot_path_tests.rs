@@ -108,7 +108,7 @@ fn insert(hash: Hash, key: &[u8], head: &[u8], body: &[u8], tail: &[u8], meta: S
 fn store_coded(path: &str, body: &[u8], coded: &[u8]) {
     let head = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nETag: \"tag\"\r\n";
     let meta = StoredMeta { flags: Flags::MAY_BE_CODED.with(Flags::NO_SET_COOKIE), ..meta(head, body, 200) };
-    store_with_twin(path, head, body, meta, (Coding::Gzip, coded));
+    store_with_twin(path, head, body, meta, Coding::Gzip, coded);
 }
 
 /// Stores an answer that its origin sent encoded, and its decoded variant.
@@ -119,7 +119,7 @@ fn store_decoded(path: &str, coded: &[u8], body: &[u8]) {
         coding: Coding::Gzip,
         ..meta(head, coded, 200)
     };
-    store_with_twin(path, head, coded, meta, (Coding::Decoded, body));
+    store_with_twin(path, head, coded, meta, Coding::Decoded, body);
 }
 
 fn store_with_twin(
@@ -127,7 +127,8 @@ fn store_with_twin(
     head: &[u8],
     body: &[u8],
     of_object: StoredMeta,
-    (coding, content): (Coding, &[u8]),
+    coding: Coding,
+    content: &[u8],
 ) {
     let mut key = Vec::new();
     assert!(key::of_url(&format!("http://{}{path}", host_before(path)), &SiteTable::default(), &mut key));

@@ -50,7 +50,7 @@ pub(crate) async fn miss(
                 with_core_of(request, |core| {
                     let (facts, cookies) = (core.facts_of(request), core.config.cookies);
                     let manner = core.manner(request.site);
-                    let fits = response.fits(request, &facts, (cookies, manner), clock::unix_s());
+                    let fits = response.fits(request, &facts, cookies, manner, clock::unix_s());
                     fits.err().or_else(|| (!core.is_still_good(&response, request)).then_some(Misfit::Other))
                 })
             };

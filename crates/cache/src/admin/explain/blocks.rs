@@ -1,11 +1,11 @@
 //! Explanation of an object that is stored in slices.
 
-use engine::store::{Hash, Object, Shard};
+use engine::store::Shard;
 
 use crate::{
     body::slice::{BLOCK_BYTES, Version},
     core::Core,
-    head::response_head::StoredMeta,
+    head::found_object::FoundObject,
     request::key,
 };
 
@@ -17,8 +17,7 @@ const LOOKED_FOR_MAX: u32 = 32_768;
 pub(super) fn in_words(
     core: &Core,
     shard: &Shard,
-    (object, hash): (&Object<'_>, Hash),
-    meta: &StoredMeta,
+    FoundObject { object, meta, hash }: FoundObject<'_, '_>,
 ) -> String {
     let blocks =
         meta.body_bytes.filter(|bytes| *bytes > 0).map_or(0, |bytes| Version::number_at(bytes - 1) + 1);

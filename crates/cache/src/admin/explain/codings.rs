@@ -1,6 +1,6 @@
 //! Explanation of the content coding in which a stored object is sent, and why another coding is not used.
 
-use engine::store::{Hash, Object, Shard};
+use engine::store::{Object, Shard};
 use wire::http1::{
     head::{HeadLimits, HeaderSlots, Headers, Progress, parse_response},
     known::KnownHeader,
@@ -10,7 +10,7 @@ use crate::{
     coding::Coding,
     core::Core,
     encoding::encoded_variants::{self, VariantState},
-    head::response_head::{Flags, StoredMeta},
+    head::{found_object::FoundObject, response_head::Flags},
     policy::{LeftAlone, accept::AcceptedCodings, codable},
 };
 
@@ -30,17 +30,18 @@ const NEGOTIATED: &str = "RFC 9110 §12.5.3";
 pub(super) fn of_hit(
     core: &Core,
     shard: &Shard,
-    (object, meta, hash): (&Object<'_>, &StoredMeta, Hash),
+    found: FoundObject<'_, '_>,
     stored_head: &[u8],
     headers: &Headers<'_, '_>,
 ) -> (&'static str, String, &'static str) {
+    let FoundObject { object, meta, hash } = found;
     if !object.tail().is_empty() {
         return alone(LeftAlone::Trailers);
     }
-    if encoded_variants::is_decodable(core, object, meta) {
-        return of_decodable(core, shard, (object, meta, hash), headers);
+    if encoded_variants::is_decodable(core, &object, meta) {
+        return of_decodable(core, shard, found, headers);
     }
-    if let Some(why) = left_alone(core, object, stored_head) {
+    if let Some(why) = left_alone(core, &object, stored_head) {
         return alone(why);
     }
     if !meta.flags.has(Flags::MAY_BE_CODED) || object.is_in_parts() {
@@ -62,7 +63,7 @@ pub(super) fn of_hit(
         return ("not-accepted", words.to_owned(), NEGOTIATED);
     };
     let name = coding.token();
-    match encoded_variants::peek(core, shard, (object, hash), coding) {
+    match encoded_variants::peek(core, shard, &object, hash, coding) {
         VariantState::There(bytes) => {
             let words = format!("sent as {name}: {bytes} bytes instead of {}", object.body_bytes());
             ("coded", words, NEGOTIATED)
@@ -83,7 +84,7 @@ pub(super) fn of_hit(
 fn of_decodable(
     core: &Core,
     shard: &Shard,
-    (object, meta, hash): (&Object<'_>, &StoredMeta, Hash),
+    FoundObject { object, meta, hash }: FoundObject<'_, '_>,
     headers: &Headers<'_, '_>,
 ) -> (&'static str, String, &'static str) {
     let name = meta.coding.token();
@@ -93,7 +94,7 @@ fn of_decodable(
         );
         return ("as-sent", words, NEGOTIATED);
     }
-    match encoded_variants::peek(core, shard, (object, hash), Coding::Decoded) {
+    match encoded_variants::peek(core, shard, &object, hash, Coding::Decoded) {
         VariantState::There(bytes) => {
             let words = format!(
                 "sent without the origin's {name}, which the client does not accept: {bytes} bytes instead of {}",

@@ -349,7 +349,7 @@ impl Walk<'_> {
                 let stored = StoredObject { object, meta, hash, head };
                 let until_s = shard.on_file_until_s(hash, store_s(self.now_s));
                 self.stored(&shard, &stored, until_s.is_some());
-                self.use_of(&shard, &stored, (address, primary));
+                self.use_of(&shard, &stored, address, primary);
             }
             None => self.not_in_memory(&shard, hash, primary),
         }

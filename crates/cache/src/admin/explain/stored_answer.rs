@@ -11,10 +11,16 @@ use super::{arithmetic, blocks, codings};
 use crate::{
     body::slice::{NO_RANGES, VERSIONS_DIFFER},
     core::store_s,
-    fetch::{hit_for_miss, revalidate},
-    head::response_head::{Flags, StoredMeta},
+    fetch::{
+        hit_for_miss::{self, NoteQuery},
+        revalidate,
+    },
+    head::{
+        found_object::FoundObject,
+        response_head::{Flags, StoredMeta},
+    },
     policy::{self, ResponseFacts, Reuse},
-    purging::invalidations::Verdict,
+    purging::invalidations::{KeyHashes, Verdict},
     states::hit::CLOCK_BACK_S_MAX,
 };
 
@@ -28,9 +34,10 @@ impl Walk<'_> {
     ) {
         let bytes = meta.content_bytes(object).unwrap_or(0);
         let place = match (object.is_in_parts(), is_on_file) {
-            _ if meta.flags.has(Flags::IN_BLOCKS) => {
-                ("blocks", blocks::in_words(self.core, shard, (object, *hash), meta))
-            }
+            _ if meta.flags.has(Flags::IN_BLOCKS) => (
+                "blocks",
+                blocks::in_words(self.core, shard, FoundObject { object: *object, meta, hash: *hash }),
+            ),
             (true, _) => ("file-in-parts", "body on the file, in parts".to_owned()),
             (false, true) => ("memory-and-file", "in memory and on the file".to_owned()),
             (false, false) => ("memory", "in memory".to_owned()),
@@ -49,15 +56,10 @@ impl Walk<'_> {
     }
 
     /// Explains how purges, freshness and the request's directives affect the stored object.
-    pub(super) fn use_of(
-        &mut self,
-        shard: &Shard,
-        stored: &StoredObject<'_>,
-        (address, primary): (Hash, &[u8]),
-    ) {
+    pub(super) fn use_of(&mut self, shard: &Shard, stored: &StoredObject<'_>, address: Hash, primary: &[u8]) {
         let (now_s, config) = (self.now_s, &*self.core.config);
         let mut meta = stored.meta;
-        let hashes = (stored.hash, address);
+        let hashes = KeyHashes { own: stored.hash, address };
         match self.core.purges.invalidations.judge(
             &stored.object,
             &mut meta,
@@ -169,8 +171,8 @@ impl Walk<'_> {
         meta: &StoredMeta,
     ) {
         let headers = &self.head.headers;
-        let (decision, words, section) =
-            codings::of_hit(self.core, shard, (object, meta, *hash), head, headers);
+        let found = FoundObject { object: *object, meta, hash: *hash };
+        let (decision, words, section) = codings::of_hit(self.core, shard, found, head, headers);
         self.say("coding", decision, words, section);
         let complete = meta.content_bytes(object);
         let is_get = self.head.method == "GET";
@@ -199,8 +201,8 @@ impl Walk<'_> {
     /// origin is asked to revalidate.
     pub(super) fn missed(&mut self, shard: &Shard, primary: &[u8], asked: Option<&StoredObject<'_>>) {
         let origin = self.origin();
-        let note = hit_for_miss::peek(self.core, shard, primary, (&self.facts, &self.fields()), self.now_s);
-        if let Some(note) = note {
+        let query = NoteQuery { primary, facts: &self.facts, fields: &self.fields(), now_s: self.now_s };
+        if let Some(note) = hit_for_miss::peek(self.core, shard, query) {
             let until = arithmetic::date(note.until_s);
             let why = policy::Why::ALL.iter().find(|why| why.name() == note.reason);
             let (words, section) = match (why, note.reason) {

@@ -298,6 +298,15 @@ struct PurgeState {
     soft: u64,
 }
 
+/// Hashes of the keys under which a stored answer may have been purged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct KeyHashes {
+    /// Hash of the answer's own key, which may be a variant's.
+    pub(crate) own: Hash,
+    /// Hash of the part of the key that all variants share.
+    pub(crate) address: Hash,
+}
+
 /// A core's knowledge of purges.
 pub(crate) struct Invalidations {
     table: RefCell<Table>,
@@ -371,7 +380,7 @@ impl Invalidations {
         &self,
         object: &Object<'_>,
         meta: &mut StoredMeta,
-        hashes: (Hash, Hash),
+        hashes: KeyHashes,
         asker: Option<&Headers<'_, '_>>,
         now_s: u64,
     ) -> Verdict {
@@ -387,7 +396,7 @@ impl Invalidations {
         &self,
         object: &Object<'_>,
         meta: &mut StoredMeta,
-        (hash, address): (Hash, Hash),
+        KeyHashes { own, address }: KeyHashes,
         asker: Option<&Headers<'_, '_>>,
         now_s: u64,
     ) -> Verdict {
@@ -396,7 +405,7 @@ impl Invalidations {
             return Verdict::Valid;
         }
         let found = PurgeState { place: object.place(), sequence: object.sequence(), purges, soft: 0 };
-        let known = self.found.get(hash).filter(|known| PurgeState { soft: 0, ..*known } == found);
+        let known = self.found.get(own).filter(|known| PurgeState { soft: 0, ..*known } == found);
         let mut soft = if let Some(known) = known {
             known.soft
         } else {
@@ -419,7 +428,7 @@ impl Invalidations {
                 Verdict::Soft(number) => number,
                 Verdict::Hard => return Verdict::Hard,
             };
-            self.found.set(hash, PurgeState { soft, ..found });
+            self.found.set(own, PurgeState { soft, ..found });
             soft
         };
         // Evaluated at each lookup, because each client may differ.

@@ -224,7 +224,7 @@ impl World {
                         self.cores[core].judge(
                             &object,
                             &mut meta,
-                            (hash, hash),
+                            KeyHashes { own: hash, address: hash },
                             Some(&head.headers),
                             self.now_s,
                         )

@@ -31,13 +31,14 @@ use crate::{
     deliver::answer::{Answer, Body, Head, Length, Lines},
     encoding::encoded_variants::{self, Representation},
     error_page::Fault,
-    fetch::hit_for_miss,
+    fetch::hit_for_miss::{self, NoteQuery},
     head::{
+        found_object::FoundObject,
         response_head::{CacheStatus, CodedHead, Flags, Fwd, StoredMeta, is_bodiless},
         sent_fields::SentFields,
     },
     policy::{self, Verdict, Why, vary::VARY_SPEC_BYTES_MAX},
-    purging::invalidations as purged,
+    purging::invalidations::{self as purged, KeyHashes},
     request::{
         client_auth::{ClientAuth, ClientStanding},
         client_ip::Visitor,
@@ -99,7 +100,7 @@ pub(crate) fn answer<'a>(
     now_s: u64,
     buffers: Buffers<'a>,
 ) -> Result<Answer<'a>, Slow> {
-    let LookupRequest { head, has_body, trust, showing, visitor, came } = *asked;
+    let LookupRequest { head, has_body, trust, visitor, came, .. } = *asked;
     let Buffers { key, head: stored_head } = buffers;
     let site = key::of_request(head, &core.sites.table, key);
     let standing = core.standing(site, came, now_s);
@@ -116,11 +117,12 @@ pub(crate) fn answer<'a>(
     // A miss, or a pass if a hit-for-miss note says that a fetch would not be stored.
     let mut missed = |key: &[u8], keyed: LookupKey, bypass_stored, fwd| {
         let primary = &key[..keyed.primary_bytes];
-        let state = match hit_for_miss::of(core, turn, primary, (&facts, &fields), now_s, stored_head) {
+        let query = NoteQuery { primary, facts: &facts, fields: &fields, now_s };
+        let state = match hit_for_miss::of(core, turn, query, stored_head) {
             Some(note) if !only_if_cached && !note.is_due => {
                 core.count(Counter::NotesUsed);
-                let page = (primary, &head.headers);
-                hit_for_miss::count_page(core, site, page, note.reason == Why::Cookie.name());
+                let is_by_cookie = note.reason == Why::Cookie.name();
+                hit_for_miss::count_page(core, site, primary, &head.headers, is_by_cookie);
                 State::Pass(Some(note.reason))
             }
             note => State::Miss {
@@ -137,13 +139,8 @@ pub(crate) fn answer<'a>(
         Ok(found) => found,
         Err(fwd) => return missed(key, keyed, must_fetch, fwd),
     };
-    match core.purges.invalidations.judge(
-        &object,
-        &mut meta,
-        (keyed.hash, address),
-        Some(&head.headers),
-        now_s,
-    ) {
+    let hashes = KeyHashes { own: keyed.hash, address };
+    match core.purges.invalidations.judge(&object, &mut meta, hashes, Some(&head.headers), now_s) {
         purged::Verdict::Hard => return missed(key, keyed, must_fetch, Fwd::UriMiss),
         // The revalidation happened before the purge.
         purged::Verdict::Soft(_) if trust == Trust::Validated => {
@@ -158,9 +155,9 @@ pub(crate) fn answer<'a>(
     core.observers.last_clients.note(keyed.hash, visitor.address, now_s);
     let hsts_s = core.hsts_s(key, site);
     let buffers = Buffers { key, head: stored_head };
-    let found = (object, &meta, keyed.hash);
+    let found = FoundObject { object, meta: &meta, hash: keyed.hash };
     let refresh = used.is_to_be_refreshed.then_some(keyed);
-    match of_object(core, turn, found, (head, showing), now_s, used.status, buffers) {
+    match of_object(core, turn, found, asked, now_s, used.status, buffers) {
         Ok(answer) => {
             used.count(core);
             if trust == Trust::Fresh {
@@ -229,7 +226,7 @@ pub(crate) fn chosen<'t>(
 ) -> Result<(Object<'t>, StoredMeta), Fwd> {
     match lookup(turn, *hash, key) {
         Some((spec, meta)) if meta.flags.has(Flags::VARY_SPEC) => {
-            *hash = variant(turn, (&spec, &meta), fields, *hash, key);
+            *hash = variant(turn, &spec, &meta, fields, *hash, key);
             lookup(turn, *hash, key).ok_or(Fwd::VaryMiss)
         }
         found => found.ok_or(Fwd::UriMiss),
@@ -239,7 +236,8 @@ pub(crate) fn chosen<'t>(
 /// Extends `key` to the key of this request's variant, and returns its hash.
 fn variant(
     turn: &EpochGuard<'_>,
-    (spec, meta): (&Object<'_>, &StoredMeta),
+    spec: &Object<'_>,
+    meta: &StoredMeta,
     fields: &SentFields<'_>,
     primary: Hash,
     key: &mut Vec<u8>,
@@ -270,12 +268,14 @@ enum NotNow {
 fn of_object<'a>(
     core: &Core,
     turn: &'a EpochGuard<'_>,
-    (object, meta, hash): (Object<'a>, &StoredMeta, Hash),
-    (head, showing): (&RequestHead<'_, '_>, CodingChoice),
+    found: FoundObject<'_, 'a>,
+    LookupRequest { head, showing, .. }: &LookupRequest<'_>,
     now_s: u64,
     status: CacheStatus,
     Buffers { key, head: stored_head }: Buffers<'a>,
 ) -> Result<Answer<'a>, NotNow> {
+    let FoundObject { object, meta, .. } = found;
+    let showing = *showing;
     let is_get = head.method == "GET";
     let headers = &head.headers;
     let is_conditional = headers.has(KnownHeader::IfNoneMatch)
@@ -287,7 +287,7 @@ fn of_object<'a>(
         if is_conditional {
             object.head().copy_to(stored_head);
         }
-        shown = encoded_variants::choose(core, turn, (&object, meta, hash), head, stored_head, key);
+        shown = encoded_variants::choose(core, turn, found, head, stored_head, key);
     }
     loop {
         let (content, coding) = content_of(core, &shown, object, showing)?;
@@ -334,14 +334,14 @@ fn of_object<'a>(
             reason: None,
         };
         if is_in_blocks && is_get && length != Length::None {
-            return Err(in_blocks(&object, meta, complete, (range, plan), answer_with));
+            return Err(in_blocks(&object, meta, complete, range, plan, answer_with));
         }
         if is_in_parts && length != Length::None {
             // HEAD describes what GET would send, so all parts must be there.
             let range = if is_get { range } else { 0..complete };
             let head = if is_conditional { Head::Copied(stored_head) } else { Head::Stored(object.head()) };
             let answer = answer_with(head, Body::None);
-            return Err(in_parts(&object, meta, complete, (range, is_get), answer));
+            return Err(in_parts(&object, meta, complete, range, is_get, answer));
         }
         if let Some(mut plan) = plan {
             let object = content.pin().ok_or(NotNow::Gone)?;
@@ -400,7 +400,8 @@ fn in_blocks<'a>(
     object: &Object<'a>,
     meta: &StoredMeta,
     complete: u64,
-    (range, plan): (Range<u64>, Option<Plan>),
+    range: Range<u64>,
+    plan: Option<Plan>,
     answer_with: impl FnOnce(Head<'a>, Body<'a>) -> Answer<'a>,
 ) -> NotNow {
     let mut copy = Vec::new();
@@ -421,7 +422,8 @@ fn in_parts(
     object: &Object<'_>,
     meta: &StoredMeta,
     complete: u64,
-    (range, is_sent): (Range<u64>, bool),
+    range: Range<u64>,
+    is_sent: bool,
     answer: Answer<'_>,
 ) -> NotNow {
     let Some(list) = object.parts().filter(|list| list.body_bytes() == complete) else {
