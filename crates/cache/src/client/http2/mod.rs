@@ -18,6 +18,7 @@ mod gather;
 mod hpack_cache;
 mod multiplex;
 mod stream;
+mod stream_body;
 mod upload;
 
 pub(crate) use self::{
