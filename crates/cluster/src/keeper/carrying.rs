@@ -4,7 +4,7 @@
 use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use async_nats::jetstream::{
-    Context,
+    Context, Message,
     consumer::{DeliverPolicy, push},
 };
 use futures_util::FutureExt as _;
@@ -13,19 +13,47 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use super::{ClusterTask, Fault};
+use super::{ClusterTask, Fault, OptionalFuture};
 use crate::{
     ExecuteError,
     client::Common,
+    connect::Connection,
     counts::count,
     open,
     position::Position,
-    record::{Purge, PurgeSelection, Record, RecordContent},
+    record::{AppliedNotice, Purge, PurgeSelection, Record, RecordContent},
     wish,
 };
 
 /// Pause before a failed purge is retried.
 const AGAIN: Duration = Duration::from_millis(200);
+
+/// Relation of a sequence number in the stream to the last one carried out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SequenceOrder {
+    /// The sequence is the next to carry out.
+    Next,
+    /// The sequence has been carried out already.
+    Known,
+    /// The sequence is a later one: those in between were removed by the stream's limits or by an operator.
+    Gap,
+}
+
+fn follows(applied: u64, sequence: u64) -> SequenceOrder {
+    match sequence.checked_sub(applied) {
+        None | Some(0) => SequenceOrder::Known,
+        Some(1) => SequenceOrder::Next,
+        Some(_) => SequenceOrder::Gap,
+    }
+}
+
+/// A record of the stream that has been carried out.
+pub(super) struct CarriedRecord {
+    /// Position in the stream after the record.
+    pub(super) position: Position,
+    /// Subject on which another instance waits for the notice that its record was carried out.
+    pub(super) notice_to: Option<String>,
+}
 
 impl ClusterTask {
     /// Publishes a record that this instance has joined. Returns its sequence number.
@@ -102,12 +130,27 @@ impl ClusterTask {
         }
     }
 
-    /// Starts a helper that carries out a record, with retries until it succeeds.
-    pub(super) fn carry_out(
+    /// Starts to carry out the stream's next record; returns `None` if that was done already.
+    pub(super) fn carry_out_next(
         &mut self,
-        record: Record,
-        sequence: u64,
-    ) -> Pin<Box<dyn Future<Output = Position>>> {
+        message: &Message,
+    ) -> Result<OptionalFuture<CarriedRecord>, Fault> {
+        let sequence = message.info().map_err(|error| Fault::Cannot(error.to_string()))?.stream_sequence;
+        let applied = self.position.map_or(0, |position| position.applied);
+        match follows(applied, sequence) {
+            SequenceOrder::Next => Ok(Some(self.carry_out(Record::of_bytes(&message.payload), sequence))),
+            SequenceOrder::Known => Ok(None),
+            SequenceOrder::Gap => {
+                self.has_gap = true;
+                Err(Fault::OtherStream)
+            }
+        }
+    }
+
+    /// Starts a helper that carries out a record, with retries until it succeeds.
+    fn carry_out(&mut self, record: Record, sequence: u64) -> Pin<Box<dyn Future<Output = CarriedRecord>>> {
+        let is_own = record.id.starts_with(&self.common.instance);
+        let notice_to = (!is_own && !record.to.is_empty()).then(|| record.to.clone());
         let position = Position {
             applied: sequence,
             ..self.position.unwrap_or(Position { generation: 0, made_ns: 0, applied: 0 })
@@ -160,8 +203,21 @@ impl ClusterTask {
             if is_purge {
                 count(&common.counts.applied);
             }
-            position
+            CarriedRecord { position, notice_to }
         })
+    }
+
+    /// Sends the publisher of a purge the notice that it was carried out.
+    pub(super) async fn send_notice(&self, connection: &Connection, to: String, position: Position) {
+        let notice = AppliedNotice {
+            name: self.common.config.name.to_string(),
+            instance: self.common.instance.clone(),
+            generation: position.generation,
+            applied: position.applied,
+        };
+        // If the notice is lost or refused, the next heartbeat reports the same progress.
+        let bytes = serde_json::to_vec(&notice).unwrap_or_default();
+        let _ = connection.client.publish(to, bytes.into()).await;
     }
 }
 
@@ -177,4 +233,23 @@ pub(super) async fn consume(context: &Context, common: &Common, from: u64) -> Re
     let consumer = context.create_consumer_on_stream(config, common.config.stream.as_str()).await;
     let consumer = consumer.map_err(|error| Fault::of("cannot read the stream", &error))?;
     consumer.messages().await.map_err(|error| Fault::of("cannot read the stream", &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gap_in_the_stream_is_noticed() {
+        for (applied, sequence, want) in [
+            (0, 1, SequenceOrder::Next),
+            (7, 8, SequenceOrder::Next),
+            (7, 7, SequenceOrder::Known),
+            (7, 3, SequenceOrder::Known),
+            (7, 9, SequenceOrder::Gap),
+            (0, u64::MAX, SequenceOrder::Gap),
+        ] {
+            assert_eq!(follows(applied, sequence), want, "{applied} {sequence}");
+        }
+    }
 }

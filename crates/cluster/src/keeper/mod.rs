@@ -21,6 +21,7 @@ mod own_card;
 
 use std::{
     collections::VecDeque,
+    convert::Infallible,
     future::{Future, pending},
     pin::Pin,
     rc::Rc,
@@ -28,7 +29,10 @@ use std::{
     time::Duration,
 };
 
-use async_nats::jetstream::{self, kv};
+use async_nats::{
+    Subscriber,
+    jetstream::{self, consumer::push, kv},
+};
 use engine::cores::clock;
 use futures_util::StreamExt as _;
 use tokio::{
@@ -37,7 +41,10 @@ use tokio::{
     time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout},
 };
 
-use self::{carrying::consume, own_card::AcceptedHeartbeat};
+use self::{
+    carrying::{CarriedRecord, consume},
+    own_card::AcceptedHeartbeat,
+};
 use crate::{
     PurgeExecutor,
     card::Heartbeat,
@@ -48,7 +55,7 @@ use crate::{
     lease::Lease,
     open,
     position::{Position, PositionFile},
-    record::{AppliedNotice, Record},
+    record::AppliedNotice,
     vault,
     wish::{self, AppliedRecords, PurgeRequest},
 };
@@ -144,23 +151,16 @@ pub(crate) async fn run(
         .await;
 }
 
-/// Relation of a sequence number in the stream to the last one carried out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum SequenceOrder {
-    /// The sequence is the next to carry out.
-    Next,
-    /// The sequence has been carried out already.
-    Known,
-    /// The sequence is a later one: those in between were removed by the stream's limits or by an operator.
-    Gap,
-}
-
-fn follows(applied: u64, sequence: u64) -> SequenceOrder {
-    match sequence.checked_sub(applied) {
-        None | Some(0) => SequenceOrder::Known,
-        Some(1) => SequenceOrder::Next,
-        Some(_) => SequenceOrder::Gap,
-    }
+/// Sources of a session that has joined the cluster.
+struct Session {
+    /// Sequence number of our `here` record in the stream.
+    here: u64,
+    bucket: kv::Store,
+    /// Changes of the bucket.
+    entries: kv::Watch,
+    /// Notices from other instances, which have carried out our purges.
+    notices: Subscriber,
+    purges: push::Ordered,
 }
 
 struct ClusterTask {
@@ -264,7 +264,14 @@ impl ClusterTask {
         }
     }
 
-    async fn join_and_follow(&mut self, connection: &Connection) -> Result<std::convert::Infallible, Fault> {
+    async fn join_and_follow(&mut self, connection: &Connection) -> Result<Infallible, Fault> {
+        let session = self.join(connection).await?;
+        self.follow(connection, session).await
+    }
+
+    /// Joins the cluster: writes our heartbeat, publishes `here`, and finds the position from which purges are
+    /// read.
+    async fn join(&mut self, connection: &Connection) -> Result<Session, Fault> {
         let common = Arc::clone(&self.common);
         let patience = self.patience();
         let context = jetstream::context::ContextBuilder::new()
@@ -275,8 +282,8 @@ impl ClusterTask {
         let bucket = open::bucket(&context, &common.config).await?;
         self.bucket = Some(bucket.clone());
         common.open.send_replace(Some(context.clone()));
-        let watch = bucket.watch_with_history(">").await;
-        let mut watch = watch.map_err(|error| Fault::of("cannot watch the bucket", &error))?;
+        let entries = bucket.watch_with_history(">").await;
+        let mut entries = entries.map_err(|error| Fault::of("cannot watch the bucket", &error))?;
         self.sent.clear();
         common.view.send_modify(|view| {
             view.watch_begins(common.now_ms());
@@ -284,8 +291,8 @@ impl ClusterTask {
         });
 
         let inbox = connection.client.new_inbox();
-        let answers = connection.client.subscribe(inbox.clone()).await;
-        let mut answers = answers.map_err(|error| Fault::of("cannot subscribe to an inbox", &error))?;
+        let notices = connection.client.subscribe(inbox.clone()).await;
+        let notices = notices.map_err(|error| Fault::of("cannot subscribe to an inbox", &error))?;
         common.inbox.send_replace(inbox);
 
         self.take_name(&bucket).await?;
@@ -293,24 +300,28 @@ impl ClusterTask {
         self.taken(&taken)?;
         // Entries that the watcher delivers before our own heartbeat were written before it.
         while self.revision < taken.revision || !self.sent.is_empty() {
-            let entry = timeout(patience, watch.next()).await;
+            let entry = timeout(patience, entries.next()).await;
             self.see(entry.ok().flatten())?;
         }
         self.revision = self.revision.max(taken.revision);
         let here = self.write_here(&common).await?;
         self.find_position(&context, here).await?;
         let Some(Position { applied, .. }) = self.position else { return Err(Fault::OtherStream) };
-        let mut purges = consume(&context, &common, applied + 1).await?;
+        let purges = consume(&context, &common, applied + 1).await?;
         tracing::debug!(here, applied, "joined");
+        Ok(Session { here, bucket, entries, notices, purges })
+    }
 
+    /// Carries out the stream's purges and renews the lease, until a fault ends the session.
+    async fn follow(&mut self, connection: &Connection, session: Session) -> Result<Infallible, Fault> {
+        let Session { here, bucket, mut entries, mut notices, mut purges } = session;
+        let common = Arc::clone(&self.common);
         let mut beat = interval(self.lease() / 3);
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (mut putting, mut carrying): (
-            OptionalFuture<Result<AcceptedHeartbeat, Fault>>,
-            OptionalFuture<Position>,
-        ) = (None, None);
+        let mut putting: OptionalFuture<Result<AcceptedHeartbeat, Fault>> = None;
+        let mut carrying: OptionalFuture<CarriedRecord> = None;
         let (mut is_wanted, mut is_serving) = (false, false);
-        let (mut card_by, mut answer_to): (Option<Instant>, Option<String>) = (None, None);
+        let mut card_by: Option<Instant> = None;
         loop {
             let is_caught_up = self.position.is_some_and(|position| position.applied >= here);
             if is_caught_up && !is_serving {
@@ -328,19 +339,11 @@ impl ClusterTask {
                         self.show_lease();
                     }
                 }
-                position = await_if_some(&mut carrying) => {
+                CarriedRecord { position, notice_to } = await_if_some(&mut carrying) => {
                     self.set_position(position);
-                    match answer_to.take() {
+                    match notice_to {
                         Some(to) => {
-                            let said = AppliedNotice {
-                                name: common.config.name.to_string(),
-                                instance: common.instance.clone(),
-                                generation: position.generation,
-                                applied: position.applied,
-                            };
-                            // If the notice is lost or refused, the next heartbeat reports the same progress.
-                            let bytes = serde_json::to_vec(&said).unwrap_or_default();
-                            let _ = connection.client.publish(to, bytes.into()).await;
+                            self.send_notice(connection, to, position).await;
                             card_by.get_or_insert(Instant::now() + CARD_WITHIN);
                         }
                         None => is_wanted = true,
@@ -349,32 +352,19 @@ impl ClusterTask {
                 purge = purges.next(), if carrying.is_none() => {
                     let purge = purge.ok_or_else(|| Fault::Cannot("the stream has ended".to_owned()))?;
                     let purge = purge.map_err(|error| Fault::of("cannot read the stream", &error))?;
-                    let sequence = purge.info().map_err(|error| Fault::Cannot(error.to_string()))?.stream_sequence;
-                    let applied = self.position.map_or(0, |position| position.applied);
-                    match follows(applied, sequence) {
-                        SequenceOrder::Next => {}
-                        SequenceOrder::Known => continue,
-                        SequenceOrder::Gap => {
-                            self.has_gap = true;
-                            return Err(Fault::OtherStream);
-                        }
-                    }
-                    let record = Record::of_bytes(&purge.payload);
-                    let is_own = record.id.starts_with(&common.instance);
-                    answer_to = (!is_own && !record.to.is_empty()).then(|| record.to.clone());
-                    carrying = Some(self.carry_out(record, sequence));
+                    carrying = self.carry_out_next(&purge)?;
                 }
-                entry = watch.next() => {
+                entry = entries.next() => {
                     self.see(entry)?;
                     let seen = common.view.borrow().generation();
                     if self.position.is_some_and(|position| position.generation < seen) {
                         return Err(Fault::OtherStream);
                     }
                 }
-                carried = answers.next() => {
-                    let carried = carried.ok_or_else(|| Fault::Cannot("the connection was lost".to_owned()))?;
-                    if let Ok(carried) = serde_json::from_slice::<AppliedNotice>(&carried.payload) {
-                        common.view.send_modify(|view| view.note_applied(&carried));
+                notice = notices.next() => {
+                    let notice = notice.ok_or_else(|| Fault::Cannot("the connection was lost".to_owned()))?;
+                    if let Ok(applied) = serde_json::from_slice::<AppliedNotice>(&notice.payload) {
+                        common.view.send_modify(|view| view.note_applied(&applied));
                     }
                 }
                 () = sleep_until(card_by.unwrap_or_else(Instant::now)), if card_by.is_some() => {
@@ -421,25 +411,6 @@ impl ClusterTask {
     fn show_lease(&self) {
         if let (Some(lease), WhenCutOff::Revalidate) = (self.lease, self.common.config.when_cut_off) {
             self.server.set_lease(Some(lease.ends_ms()));
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_gap_in_the_stream_is_noticed() {
-        for (applied, sequence, want) in [
-            (0, 1, SequenceOrder::Next),
-            (7, 8, SequenceOrder::Next),
-            (7, 7, SequenceOrder::Known),
-            (7, 3, SequenceOrder::Known),
-            (7, 9, SequenceOrder::Gap),
-            (0, u64::MAX, SequenceOrder::Gap),
-        ] {
-            assert_eq!(follows(applied, sequence), want, "{applied} {sequence}");
         }
     }
 }
