@@ -11,24 +11,7 @@ use super::{
 /// Panics if the payload is too long for a frame.
 #[inline]
 pub fn data_header(stream: u32, payload_bytes: usize, end_stream: bool) -> [u8; HEADER_BYTES] {
-    bare(kind::DATA, if end_stream { flag::END_STREAM } else { 0 }, stream, payload_bytes).bytes()
-}
-
-/// Returns the header of a HEADERS frame with `fragment_bytes` of a field block; `end_headers` is true if the
-/// block ends in this frame.
-///
-/// # Panics
-/// Panics if the payload is too long for a frame.
-#[inline]
-pub fn headers_header(
-    stream: u32,
-    fragment_bytes: usize,
-    end_stream: bool,
-    end_headers: bool,
-) -> [u8; HEADER_BYTES] {
-    let end_stream = if end_stream { flag::END_STREAM } else { 0 };
-    let end_headers = if end_headers { flag::END_HEADERS } else { 0 };
-    bare(kind::HEADERS, end_stream | end_headers, stream, fragment_bytes).bytes()
+    bare(kind::DATA, flag_if(end_stream, flag::END_STREAM), stream, payload_bytes).bytes()
 }
 
 /// Returns the header of a CONTINUATION frame.
@@ -36,15 +19,15 @@ pub fn headers_header(
 /// # Panics
 /// Panics if the payload is too long for a frame.
 pub fn continuation_header(stream: u32, fragment_bytes: usize, end_headers: bool) -> [u8; HEADER_BYTES] {
-    bare(kind::CONTINUATION, if end_headers { flag::END_HEADERS } else { 0 }, stream, fragment_bytes).bytes()
+    bare(kind::CONTINUATION, flag_if(end_headers, flag::END_HEADERS), stream, fragment_bytes).bytes()
 }
 
 /// Appends a field block as HEADERS and as many CONTINUATION frames as it needs, none longer than
 /// `frame_bytes_max`.
 pub fn headers(out: &mut Vec<u8>, stream: u32, block: &[u8], end_stream: bool, frame_bytes_max: u32) {
     let (first, mut rest) = block.split_at(block.len().min(frame_bytes_max as usize));
-    out.extend_from_slice(&headers_header(stream, first.len(), end_stream, rest.is_empty()));
-    out.extend_from_slice(first);
+    let flags = flag_if(end_stream, flag::END_STREAM) | flag_if(rest.is_empty(), flag::END_HEADERS);
+    append(out, kind::HEADERS, flags, stream, &[first]);
     while !rest.is_empty() {
         let (part, after) = rest.split_at(rest.len().min(frame_bytes_max as usize));
         out.extend_from_slice(&continuation_header(stream, part.len(), after.is_empty()));
@@ -74,7 +57,7 @@ pub fn settings_ack(out: &mut Vec<u8>) {
 
 /// Appends PING, or the answer to one.
 pub fn ping(out: &mut Vec<u8>, ack: bool, opaque: [u8; 8]) {
-    append(out, kind::PING, if ack { flag::ACK } else { 0 }, 0, &[&opaque]);
+    append(out, kind::PING, flag_if(ack, flag::ACK), 0, &[&opaque]);
 }
 
 /// Appends GOAWAY: streams above `last_stream` were not processed.
@@ -102,15 +85,14 @@ pub fn write(out: &mut Vec<u8>, frame: &Frame<'_>) {
             out.extend_from_slice(&data_header(stream, payload.len(), end_stream));
             out.extend_from_slice(payload);
         }
-        Frame::Headers { stream, fragment, end_stream, end_headers, dependency: None } => {
-            out.extend_from_slice(&headers_header(stream, fragment.len(), end_stream, end_headers));
-            out.extend_from_slice(fragment);
-        }
-        Frame::Headers { stream, fragment, end_stream, end_headers, dependency: Some(dependency) } => {
-            let flags = if end_stream { flag::END_STREAM } else { 0 }
-                | if end_headers { flag::END_HEADERS } else { 0 }
-                | flag::PRIORITY;
-            append(out, kind::HEADERS, flags, stream, &[&dependency_bytes(dependency), fragment]);
+        Frame::Headers { stream, fragment, end_stream, end_headers, dependency } => {
+            let flags = flag_if(end_stream, flag::END_STREAM) | flag_if(end_headers, flag::END_HEADERS);
+            match dependency.map(dependency_bytes) {
+                None => append(out, kind::HEADERS, flags, stream, &[fragment]),
+                Some(bytes) => {
+                    append(out, kind::HEADERS, flags | flag::PRIORITY, stream, &[&bytes, fragment])
+                }
+            }
         }
         Frame::Priority { stream, dependency } => {
             append(out, kind::PRIORITY, 0, stream, &[&dependency_bytes(dependency)]);
@@ -119,7 +101,7 @@ pub fn write(out: &mut Vec<u8>, frame: &Frame<'_>) {
         Frame::Settings(settings) => append(out, kind::SETTINGS, 0, 0, &[settings.bytes()]),
         Frame::SettingsAck => settings_ack(out),
         Frame::PushPromise { stream, promised, fragment, end_headers } => {
-            let flags = if end_headers { flag::END_HEADERS } else { 0 };
+            let flags = flag_if(end_headers, flag::END_HEADERS);
             append(out, kind::PUSH_PROMISE, flags, stream, &[&promised.to_be_bytes(), fragment]);
         }
         Frame::Ping { ack, opaque } => ping(out, ack, opaque),
@@ -140,6 +122,12 @@ fn dependency_bytes(dependency: Dependency) -> [u8; 5] {
     let exclusive = if dependency.exclusive { 1 << 31 } else { 0 };
     let [a, b, c, d] = (dependency.stream & WINDOW_MAX | exclusive).to_be_bytes();
     [a, b, c, d, dependency.weight]
+}
+
+/// Returns `flag` if it is set, and no flag otherwise.
+#[inline]
+const fn flag_if(is_set: bool, flag: u8) -> u8 {
+    if is_set { flag } else { 0 }
 }
 
 fn bare(kind: u8, flags: u8, stream: u32, payload_bytes: usize) -> FrameHeader {
