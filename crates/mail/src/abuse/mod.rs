@@ -25,25 +25,25 @@ use rates::{RateTable, RateVerdict};
 use crate::{counters::Counter, mailbox::mailboxes::Inbox};
 
 /// 554 to a connection from a banned address.
-pub(crate) const ADDRESS_BANNED: Reply = Reply::new(554, (5, 7, 1), "Your address is banned here");
+pub(crate) const ADDRESS_BANNED: Reply = Reply::new(554, "5.7.1", "Your address is banned here");
 /// 550 to a MAIL command with a banned sender.
-pub(crate) const SENDER_BANNED: Reply = Reply::new(550, (5, 7, 1), "This sender is banned here");
+pub(crate) const SENDER_BANNED: Reply = Reply::new(550, "5.7.1", "This sender is banned here");
 /// 554 to a mail whose subject has a banned word.
-pub(crate) const WORD_BANNED: Reply = Reply::new(554, (5, 7, 1), "The subject has a banned word");
+pub(crate) const WORD_BANNED: Reply = Reply::new(554, "5.7.1", "The subject has a banned word");
 /// 421 when an address opens connections too fast.
 pub(crate) const CONNECTIONS: Reply =
-    Reply::new(421, (4, 7, 0), "Too many connections from your address; later");
+    Reply::new(421, "4.7.0", "Too many connections from your address; later");
 /// 421 when an address has too many connections open.
 pub(crate) const CONNECTIONS_OPEN: Reply =
-    Reply::new(421, (4, 7, 0), "Too many open connections from your address");
+    Reply::new(421, "4.7.0", "Too many open connections from your address");
 /// 450 when an address sends mails too fast.
-pub(crate) const MAILS: Reply = Reply::new(450, (4, 7, 1), "Too many mails from your address; later");
+pub(crate) const MAILS: Reply = Reply::new(450, "4.7.1", "Too many mails from your address; later");
 /// 450 when an inbox gets mails too fast.
-pub(crate) const INBOX: Reply = Reply::new(450, (4, 2, 1), "Too many mails to this inbox; later");
+pub(crate) const INBOX: Reply = Reply::new(450, "4.2.1", "Too many mails to this inbox; later");
 /// 450 when mails with one subject come too fast.
-pub(crate) const SUBJECT: Reply = Reply::new(450, (4, 7, 1), "Too many mails with this subject; later");
+pub(crate) const SUBJECT: Reply = Reply::new(450, "4.7.1", "Too many mails with this subject; later");
 /// 450 when mails with nearly the same text come too fast.
-pub(crate) const CAMPAIGN: Reply = Reply::new(450, (4, 7, 1), "Too many mails with nearly this text; later");
+pub(crate) const CAMPAIGN: Reply = Reply::new(450, "4.7.1", "Too many mails with nearly this text; later");
 
 /// Verdict on a connection, a command, or a mail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -27,26 +27,26 @@ use crate::{
 };
 
 /// 250 after a mail was stored as durably as configured. The mail's ID precedes this text.
-const KEPT: Reply = Reply::new(250, (2, 0, 0), "kept");
-const NO_ROOM: Reply = Reply::new(452, (4, 3, 1), "The store has no room now; later");
-const BEHIND: Reply = Reply::new(451, (4, 3, 2), "A part of the server does not keep up; later");
-const RECEIVING_FULL: Reply = Reply::new(452, (4, 3, 1), "Too many mails are being received; later");
+const KEPT: Reply = Reply::new(250, "2.0.0", "kept");
+const NO_ROOM: Reply = Reply::new(452, "4.3.1", "The store has no room now; later");
+const BEHIND: Reply = Reply::new(451, "4.3.2", "A part of the server does not keep up; later");
+const RECEIVING_FULL: Reply = Reply::new(452, "4.3.1", "Too many mails are being received; later");
 const ADDRESS_RECEIVING_FULL: Reply =
-    Reply::new(452, (4, 3, 1), "Too many mails of your network are being received; later");
-const STORE_FAILED: Reply = Reply::new(451, (4, 3, 0), "The mail could not be stored; later");
+    Reply::new(452, "4.3.1", "Too many mails of your network are being received; later");
+const STORE_FAILED: Reply = Reply::new(451, "4.3.0", "The mail could not be stored; later");
 const FOREIGN_DOMAIN: Reply =
-    Reply::new(550, (5, 7, 1), "No mail is taken for this domain, and none is relayed");
+    Reply::new(550, "5.7.1", "No mail is taken for this domain, and none is relayed");
 /// 421 to a session that was silent for too long.
-pub(crate) const TIMEOUT: Reply = Reply::new(421, (4, 4, 2), "Silent for too long; closing");
+pub(crate) const TIMEOUT: Reply = Reply::new(421, "4.4.2", "Silent for too long; closing");
 /// 421 to a session whose mail took too long.
-pub(crate) const SLOW_MAIL: Reply = Reply::new(421, (4, 4, 2), "The mail took too long; closing");
+pub(crate) const SLOW_MAIL: Reply = Reply::new(421, "4.4.2", "The mail took too long; closing");
 /// 421 to a session that has reached its limit of time, commands, or bytes.
 pub(crate) const SESSION_OVER: Reply =
-    Reply::new(421, (4, 7, 0), "This session has lasted long enough; closing, come again");
+    Reply::new(421, "4.7.0", "This session has lasted long enough; closing, come again");
 /// 421 while the server stops.
-pub(crate) const STOPPING: Reply = Reply::new(421, (4, 3, 2), "The server is stopping; later");
+pub(crate) const STOPPING: Reply = Reply::new(421, "4.3.2", "The server is stopping; later");
 /// 421 to a connection over the limit.
-pub(crate) const TOO_MANY_CONNECTIONS: Reply = Reply::new(421, (4, 3, 2), "Too many connections; later");
+pub(crate) const TOO_MANY_CONNECTIONS: Reply = Reply::new(421, "4.3.2", "Too many connections; later");
 
 /// Reason why a turn ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
