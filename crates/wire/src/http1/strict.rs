@@ -67,6 +67,15 @@ struct Reader<'b> {
     target: Option<Target<'b>>,
 }
 
+/// A header of the head.
+struct Header<'b> {
+    name: &'b [u8],
+    /// Offset in the head at which the value begins, white space before it included.
+    value_at: usize,
+    /// The value, without white space around it.
+    value: &'b [u8],
+}
+
 impl<'b> Reader<'b> {
     fn head(&mut self, kind: Kind, limits: &HeadLimits) -> Result<(), Stop> {
         if kind == Kind::Request {
@@ -81,7 +90,7 @@ impl<'b> Reader<'b> {
         self.line_end_max = usize::MAX;
         let mut host_seen = false;
         let mut headers = 0;
-        while let Some((name, value_at, value)) = self.header()? {
+        while let Some(Header { name, value_at, value }) = self.header()? {
             headers += 1;
             if headers > HEADERS_MAX {
                 return Err(self.broken_before(HeadRule::TooManyHeaders));
@@ -195,10 +204,8 @@ impl<'b> Reader<'b> {
         Ok(false)
     }
 
-    /// Reads the next header: its name, the value's offset, and the value; `None` for the empty line that
-    /// ends the head.
-    #[expect(clippy::type_complexity, reason = "one caller, which takes it apart at once")]
-    fn header(&mut self) -> Result<Option<(&'b [u8], usize, &'b [u8])>, Stop> {
+    /// Reads the next header; `None` for the empty line that ends the head.
+    fn header(&mut self) -> Result<Option<Header<'b>>, Stop> {
         match self.peek()? {
             b'\r' | b'\n' => {
                 self.line_end()?;
@@ -224,7 +231,7 @@ impl<'b> Reader<'b> {
         }
         let value = trim_ows(&self.buf[value_at..self.at]);
         self.line_end()?;
-        Ok(Some((name, value_at, value)))
+        Ok(Some(Header { name, value_at, value }))
     }
 
     /// Reads a CRLF. The next byte must be a CR or an LF.
