@@ -28,6 +28,32 @@ pub(crate) type FileLazyQueue<K, D> = LazyQueue<K, Pages<Entry<K>, D>, StoredIte
 #[derive(Debug, Default)]
 pub(crate) struct SlotPages(Vec<u32>);
 
+/// State of the handles, as it was saved before the state of the queue.
+struct SavedHandles<K: Key> {
+    /// Number of the queue, which its handles contain.
+    number: u32,
+    /// Generation from which slots that are used again continue.
+    base: u32,
+    /// Number of slots in use.
+    used: usize,
+    /// Pages that hold the table of slots.
+    pages: Vec<u32>,
+    /// Entries of the window.
+    window: Vec<StoredItem<Entry<K>>>,
+}
+
+impl<K: Key> SavedHandles<K> {
+    fn take(input: &mut &[u8]) -> Option<Self> {
+        Some(Self {
+            number: take(input, u32::MAX as usize)? as u32,
+            base: take(input, GENERATIONS as usize - 1)? as u32,
+            used: take(input, SLOTS_MAX)?,
+            pages: take_pages(input)?,
+            window: take_items(input, usize::MAX)?,
+        })
+    }
+}
+
 impl<K: Key, D: Disk> FileLazyQueue<K, D> {
     /// Creates an empty queue with the given number, which its handles contain.
     pub(crate) fn create(store: Pages<Entry<K>, D>, fan_out: usize, number: u32) -> Self {
@@ -116,7 +142,7 @@ impl<K: Key, D: Disk> FileLazyQueue<K, D> {
         fan_out: usize,
         input: &mut &[u8],
     ) -> Result<(Self, SlotPages), FileError> {
-        let Some((number, base, used, pages, window)) = Self::take(input) else {
+        let Some(SavedHandles { number, base, used, pages, window }) = SavedHandles::take(input) else {
             return Err(store.damaged("the state of the handles is invalid"));
         };
         let mut queue = PageQueue::restore(store, fan_out, input)?;
@@ -134,14 +160,6 @@ impl<K: Key, D: Disk> FileLazyQueue<K, D> {
         lazy.slots.restore(parts, used);
         lazy.admit(window)?;
         Ok((lazy, SlotPages(pages)))
-    }
-
-    #[expect(clippy::type_complexity, reason = "the parts of a state, taken apart at once")]
-    fn take(input: &mut &[u8]) -> Option<(u32, u32, usize, Vec<u32>, Vec<StoredItem<Entry<K>>>)> {
-        let number = take(input, u32::MAX as usize)? as u32;
-        let base = take(input, GENERATIONS as usize - 1)? as u32;
-        let used = take(input, SLOTS_MAX)?;
-        Some((number, base, used, take_pages(input)?, take_items(input, usize::MAX)?))
     }
 
     /// Fills the window, counts removed entries, and checks that each entry has a slot and each slot an

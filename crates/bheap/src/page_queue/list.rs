@@ -33,7 +33,7 @@ pub(crate) struct List<T> {
 /// Sample of a list: about one item per interval is kept; when the sample is full, every second item is
 /// dropped.
 #[derive(Debug, Clone)]
-struct Sample<T> {
+pub(crate) struct Sample<T> {
     items: Vec<T>,
     /// Binary logarithm of the sampling interval: one item in `2^stride` is kept.
     stride: u32,
@@ -45,6 +45,12 @@ struct Sample<T> {
 impl<T: Copy> Sample<T> {
     const fn new() -> Self {
         Self { items: Vec::new(), stride: 0, pass: 0, random: 0x9E37_79B9 }
+    }
+
+    /// Restores the sample of a saved list.
+    #[cfg(feature = "std")]
+    pub(crate) fn with_items(items: Vec<T>, stride: u32) -> Self {
+        Self { items, stride, ..Self::new() }
     }
 
     fn see(&mut self, items: &[T]) {
@@ -292,19 +298,19 @@ impl<T: Copy> List<T> {
     #[cfg(feature = "std")]
     pub(crate) const SAMPLE_MAX: usize = 2 * SAMPLE;
 
-    /// Builds a list of `len` items in the blocks of `chain`, newest first, with a sample and its stride, and
-    /// links the blocks; `None` if such a list is impossible.
+    /// Builds a list of `len` items in the blocks of `chain`, newest first, with their sample, and links the
+    /// blocks; `None` if such a list is impossible.
     #[cfg(feature = "std")]
     pub(crate) fn with_chain(
         len: usize,
         uniform: bool,
-        (stride, sample): (u32, Vec<T>),
+        sample: Sample<T>,
         chain: &[u32],
         store: &mut impl Blocks<T>,
     ) -> Option<Self> {
         let block_items = store.block_items();
         // A non-empty list must have a sample, which is used to divide it.
-        if chain.len() != len.div_ceil(block_items) || sample.is_empty() != (len == 0) {
+        if chain.len() != len.div_ceil(block_items) || sample.items.is_empty() != (len == 0) {
             return None;
         }
         let mut list = Self::new();
@@ -315,7 +321,7 @@ impl<T: Copy> List<T> {
         (list.head, list.last, list.len, list.blocks) = (head, last, len, chain.len());
         list.fill = len - (chain.len() - 1) * block_items;
         list.uniform = uniform;
-        (list.sample.stride, list.sample.items) = (stride, sample);
+        list.sample = sample;
         Some(list)
     }
 

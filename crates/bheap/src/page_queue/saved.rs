@@ -8,7 +8,7 @@ use crate::blocks::Blocks;
 use crate::file::state::{put, put_items, put_pages, take, take_item, take_items, take_pages};
 use crate::file::{Disk, FileError, Item, Pages, StoredItem};
 use crate::page_queue::levels::{CHILDREN_MAX, Child, LEVELS_MAX, Level};
-use crate::page_queue::list::List;
+use crate::page_queue::list::{List, Sample};
 use crate::page_queue::{FRONT_MAX, HEAP_ALONE_MAX, PageQueue, RESERVE_BLOCKS};
 use alloc::vec::Vec;
 use core::slice;
@@ -99,12 +99,12 @@ impl<T: Item> List<StoredItem<T>> {
         let len = take(input, usize::MAX)?;
         let uniform = take(input, 1)? == 1;
         let stride = take(input, 40)? as u32;
-        let sample = take_items(input, Self::SAMPLE_MAX)?;
+        let sample = Sample::with_items(take_items(input, Self::SAMPLE_MAX)?, stride);
         let chain = take_pages(input)?;
         if chain.iter().any(|page| !store.exists(*page)) {
             return None;
         }
         pages.extend_from_slice(&chain);
-        Self::with_chain(len, uniform, (stride, sample), &chain, store)
+        Self::with_chain(len, uniform, sample, &chain, store)
     }
 }
