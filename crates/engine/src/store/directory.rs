@@ -112,9 +112,9 @@ impl IndexOwner {
                 let Some(number) = number_of(words, 0) else { continue };
                 let at = SlotAddress { page, bucket: bucket as u8, slot: number as u8 };
                 self.set_visits(index, at, 0);
-                index.write_bucket(page, bucket, Some((number, slot)), 0);
+                index.write_slot(at, slot);
                 for passed in 0..probe {
-                    index.write_bucket(page, (home(prefix) + passed) % BUCKETS, None, 1);
+                    index.add_overflow(page, (home(prefix) + passed) % BUCKETS);
                 }
                 return Ok(at);
             }
@@ -125,7 +125,7 @@ impl IndexOwner {
     /// Overwrites a slot with another slot of the same hash: for relocation, refresh and replacement.
     pub fn update(&mut self, index: &Index, at: SlotAddress, slot: Slot) {
         debug_assert_eq!(read_slot(index.bucket(at.page, at.bucket.into()), at.slot.into()).hash, slot.hash);
-        index.write_bucket(at.page, at.bucket.into(), Some((at.slot.into(), slot)), 0);
+        index.write_slot(at, slot);
     }
 
     /// Unlinks the slot at an address.
@@ -133,10 +133,10 @@ impl IndexOwner {
         let bucket = usize::from(at.bucket);
         let slot = read_slot(index.bucket(at.page, bucket), at.slot.into());
         assert!(slot.hash != 0, "empty index slot unlinked");
-        index.write_bucket(at.page, bucket, Some((at.slot.into(), Slot::default())), 0);
+        index.write_slot(at, Slot::default());
         let mut passed = home(slot.hash().prefix());
         while passed != bucket {
-            index.write_bucket(at.page, passed, None, -1);
+            index.subtract_overflow(at.page, passed);
             passed = (passed + 1) % BUCKETS;
         }
     }

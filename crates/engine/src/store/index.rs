@@ -280,33 +280,40 @@ impl Index {
     fn read_bucket(&self, page: u32, bucket: usize, hash: Hash) -> BucketLookup {
         let words = self.bucket(page, bucket);
         for _ in 0..READS_MAX {
-            let before = words[0].load(Acquire);
-            if before & 1 == 0 {
-                let number = number_of(words, hash.word());
-                let slot = number.map(|number| read_slot(words, number));
-                fence(Acquire);
-                if words[0].load(Relaxed) == before {
-                    return match (number, slot) {
-                        (Some(number), Some(slot)) => {
-                            BucketLookup::Slot(Slot { hash: hash.word(), ..slot }, number)
-                        }
-                        _ => BucketLookup::Absent { overflow: overflow(before) },
-                    };
-                }
+            if let Some(lookup) = read_once(words, hash) {
+                return lookup;
             }
             std::hint::spin_loop();
         }
         BucketLookup::Contended
     }
 
-    /// Changes one bucket under its sequence lock; for the owner only. Writes a slot at its position in the
-    /// bucket, if one is given, and changes the overflow count by `overflow_change`.
-    pub(super) fn write_bucket(
+    /// Writes a slot at an address; for the owner only.
+    pub(super) fn write_slot(&self, at: SlotAddress, slot: Slot) {
+        self.change_bucket(at.page, at.bucket.into(), |words, overflow| {
+            write_slot(words, at.slot.into(), slot);
+            overflow
+        });
+    }
+
+    /// Counts one more object that is stored past a bucket; for the owner only.
+    pub(super) fn add_overflow(&self, page: u32, bucket: usize) {
+        self.change_bucket(page, bucket, |_, overflow| overflow + 1);
+    }
+
+    /// Counts one object less that is stored past a bucket; for the owner only.
+    pub(super) fn subtract_overflow(&self, page: u32, bucket: usize) {
+        self.change_bucket(page, bucket, |_, overflow| overflow.wrapping_sub(1));
+    }
+
+    /// Changes one bucket under its sequence lock; for the owner only. `change` writes to the bucket's words,
+    /// and returns the overflow count after the change.
+    #[inline]
+    fn change_bucket(
         &self,
         page: u32,
         bucket: usize,
-        slot: Option<(usize, Slot)>,
-        overflow_change: i64,
+        change: impl FnOnce(&[AtomicU64; BUCKET_WORDS], u64) -> u64,
     ) {
         let words = self.bucket(page, bucket);
         let before = words[0].load(Relaxed);
@@ -314,11 +321,8 @@ impl Index {
         debug_assert!(sequence & 1 == 0, "two writers of one bucket");
         words[0].store(before & !0xffff_ffff | u64::from(sequence.wrapping_add(1)), Relaxed);
         fence(Release);
-        if let Some((number, slot)) = slot {
-            write_slot(words, number, slot);
-        }
-        let overflow = overflow(before).checked_add_signed(overflow_change);
-        let Some(overflow @ 0..=255) = overflow else { panic!("overflow count of a bucket out of range") };
+        let overflow = change(words, overflow(before));
+        assert!(overflow <= 255, "overflow count of a bucket out of range");
         words[0].store(overflow << 32 | u64::from(sequence.wrapping_add(2)), Release);
     }
 }
@@ -327,6 +331,25 @@ enum BucketLookup {
     Slot(Slot, usize),
     Absent { overflow: u64 },
     Contended,
+}
+
+/// Looks a hash up in a bucket; `None` if the bucket is being written.
+#[inline]
+fn read_once(words: &[AtomicU64; BUCKET_WORDS], hash: Hash) -> Option<BucketLookup> {
+    let before = words[0].load(Acquire);
+    if before & 1 != 0 {
+        return None;
+    }
+    let number = number_of(words, hash.word());
+    let slot = number.map(|number| read_slot(words, number));
+    fence(Acquire);
+    if words[0].load(Relaxed) != before {
+        return None;
+    }
+    Some(match (number, slot) {
+        (Some(number), Some(slot)) => BucketLookup::Slot(Slot { hash: hash.word(), ..slot }, number),
+        _ => BucketLookup::Absent { overflow: overflow(before) },
+    })
 }
 
 /// Returns the home bucket of a prefix. It is chosen by the lowest bits, because pages are chosen by the
