@@ -15,7 +15,7 @@ use engine::{
     log,
     store::{
         Hash,
-        tier::{FileRecord, image::Image},
+        tier::{FileRecord, image::RecordImage},
     },
 };
 
@@ -29,7 +29,7 @@ const AROUND_BYTES: usize = 8 << 10;
 /// Restores a key's object to memory, if it can be read.
 pub(crate) async fn restore(hash: Hash, key: &[u8], cold: FileRecord) {
     let Some(payload) = whole(hash, cold).await else { return };
-    let Some(image) = Image::parse(&payload) else { return };
+    let Some(own) = RecordImage::parse(cold, &payload) else { return };
     // After a revalidation the object's current head is in a separate record.
     let head_at = with_core(|core| core.storage.shard.borrow().cold_head(hash));
     let head_payload = match head_at {
@@ -39,11 +39,10 @@ pub(crate) async fn restore(hash: Hash, key: &[u8], cold: FileRecord) {
             None => return,
         },
     };
-    let head = Image::parse(&head_payload);
+    let head = head_at.and_then(|at| RecordImage::parse(at, &head_payload));
     with_core(|core| {
         let now_s = core.store_now_s();
-        let head = head_at.zip(head.as_ref());
-        let restored = core.shard_mut().restore(hash, key, (cold, &image), head, now_s);
+        let restored = core.shard_mut().restore(hash, key, &own, head.as_ref(), now_s);
         if let Err(refused) = restored {
             core.count(Counter::of_refusal(refused));
         }

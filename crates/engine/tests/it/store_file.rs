@@ -13,7 +13,7 @@ use engine::{
         BodyLength, NewObject, Shard, StoreConfig,
         tier::{
             Admission, FileConfig, FileStore, OpenOnFileError, ReadMode, StoreContents, UnreadStore,
-            begin_on_file, image::Image, open_on_file, write_buffer_bytes_max,
+            begin_on_file, image::RecordImage, open_on_file, write_buffer_bytes_max,
         },
     },
     sys::span::WordBuffer,
@@ -80,9 +80,9 @@ fn find(shard: &mut Shard, log: &Log, number: u32, now_s: u32) -> Option<(Vec<u8
             Some(bytes) => bytes,
             None => log.reader().read(cold.location, cold.payload_bytes as usize).unwrap().payload().to_vec(),
         };
-        let image = Image::parse(&bytes).unwrap();
-        assert!(shard.restore(hash, &key, (cold, &image), None, now_s).unwrap());
-        assert!(!shard.restore(hash, b"another key", (cold, &image), None, now_s).unwrap());
+        let own = RecordImage::parse(cold, &bytes).unwrap();
+        assert!(shard.restore(hash, &key, &own, None, now_s).unwrap());
+        assert!(!shard.restore(hash, b"another key", &own, None, now_s).unwrap());
     }
     let object = shard.lookup_owned(hash, &key)?;
     assert_eq!(object.meta(), [u64::from(number); 8]);

@@ -9,7 +9,7 @@ use engine::{
     log::{FileOptions, Header, Log, LogRecovery, Options, format::SEGMENTS_AT, simulated::SimulatedDisk},
     store::{
         BodyLength, NewHead, NewObject, Shard, StoreConfig,
-        tier::{WRITERS_PER_CORE, image::Image, open_stepped},
+        tier::{WRITERS_PER_CORE, image::RecordImage, open_stepped},
     },
 };
 
@@ -105,10 +105,9 @@ impl Life {
         };
         let payload = read(at);
         let head = self.shard.cold_head(hash).map(|at| (at, read(at)));
-        let image = Image::parse(&payload).unwrap();
-        let head = head.as_ref().map(|(at, payload)| (*at, Image::parse(payload).unwrap()));
-        let head = head.as_ref().map(|(at, image)| (*at, image));
-        assert!(self.shard.restore(hash, KEY, (at, &image), head, now_s).unwrap());
+        let own = RecordImage::parse(at, &payload).unwrap();
+        let head = head.as_ref().map(|(at, payload)| RecordImage::parse(*at, payload).unwrap());
+        assert!(self.shard.restore(hash, KEY, &own, head.as_ref(), now_s).unwrap());
         let object = self.shard.lookup_owned(hash, KEY).unwrap();
         let (version, number) = (object.meta()[0] as u8, object.meta()[1]);
         let expected = format!("head {number}").repeat(number as usize);

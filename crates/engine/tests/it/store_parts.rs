@@ -14,7 +14,7 @@ use engine::{
     log::{FileOptions, Header, Log, LogRecovery, Options, format::SEGMENTS_AT, simulated::SimulatedDisk},
     store::{
         BodyLength, Hash, NewHead, NewObject, Shard, Store, StoreConfig,
-        tier::{PartsList, WRITERS_PER_CORE, image::Image, open_stepped},
+        tier::{PartsList, WRITERS_PER_CORE, image::RecordImage, open_stepped},
     },
 };
 
@@ -196,7 +196,7 @@ impl Run {
                 shard.damaged(hash, cold.location);
                 return None;
             };
-            let image = Image::parse(record.payload()).unwrap();
+            let own = RecordImage::parse(cold, record.payload()).unwrap();
             let head = match shard.cold_head(hash) {
                 None => None,
                 Some(at) => match log.reader().read(at.location, at.payload_bytes as usize) {
@@ -209,12 +209,11 @@ impl Run {
                 },
             };
             // A body cannot be restored without its newer head.
-            assert!(head.is_none() || !shard.restore(hash, &key, (cold, &image), None, NOW_S).unwrap());
-            let head = head.as_ref().map(|(at, record)| (*at, Image::parse(record.payload()).unwrap()));
-            let head = head.as_ref().map(|(at, image)| (*at, image));
+            assert!(head.is_none() || !shard.restore(hash, &key, &own, None, NOW_S).unwrap());
+            let head = head.as_ref().map(|(at, record)| RecordImage::parse(*at, record.payload()).unwrap());
             self.heads_alone += u64::from(head.is_some());
             let (shard, _) = self.opened.as_mut().map(|(_, shards, log)| (&mut shards[0], log)).unwrap();
-            if !shard.restore(hash, &key, (cold, &image), head, NOW_S).unwrap() {
+            if !shard.restore(hash, &key, &own, head.as_ref(), NOW_S).unwrap() {
                 return None;
             }
         }

@@ -7,7 +7,7 @@
 
 use super::{
     FileRecord, FileRun, PartsList,
-    image::{IMAGE_HEADER_BYTES, Image},
+    image::{IMAGE_HEADER_BYTES, Image, RecordImage},
 };
 use crate::{
     log::{Location, format::RECORD_HEADER_BYTES},
@@ -66,7 +66,7 @@ impl Shard {
 
     /// Restores an object that was read from the file to memory, with its old sequence number. Returns
     /// `false` if the record is not the requested object (another with the same hash, or replaced since).
-    /// `head` is the record that was read at [`Shard::cold_head`], if that returned a location.
+    /// `own` was read at [`Shard::find_on_file`], `head` at [`Shard::cold_head`], if that returned a location.
     ///
     /// # Errors
     /// Returns the same errors as [`Shard::insert`].
@@ -74,23 +74,24 @@ impl Shard {
         &mut self,
         hash: Hash,
         key: &[u8],
-        (cold, image): (FileRecord, &Image<'_>),
-        head: Option<(FileRecord, &Image<'_>)>,
+        own: &RecordImage<'_>,
+        head: Option<&RecordImage<'_>>,
         now_s: u32,
     ) -> Result<bool, InsertRefusal> {
         let Some(file) = &self.file else { return Ok(false) };
-        let own = file.known(hash.word()).map(|kept| kept.location);
+        let RecordImage { record: cold, ref image } = *own;
+        let known = file.known(hash.word()).map(|kept| kept.location);
         // `top` is the record to which the directory points; `body` tells whether the body's record is the
         // one that the head names.
         let (top, body) = match (head, file.bodies.find(hash.word())) {
             (None, None) => (Some(cold.location), true),
-            (Some((at, head)), Some(body)) => {
-                let is_its = head.header.body_at == Some(cold.location) && head.key == key;
-                (Some(at.location), is_its && body.location == cold.location)
+            (Some(head), Some(body)) => {
+                let is_its = head.image.header.body_at == Some(cold.location) && head.image.key == key;
+                (Some(head.record.location), is_its && body.location == cold.location)
             }
             _ => (None, false),
         };
-        if image.key != key || image.header.body_at.is_some() || !body || top.is_none() || top != own {
+        if image.key != key || image.header.body_at.is_some() || !body || top.is_none() || top != known {
             return Ok(false);
         }
         if self.index.find(self.shared(), hash).is_some() {
@@ -105,7 +106,7 @@ impl Shard {
             self.tally().file_incomplete.add(1);
             return Ok(false);
         }
-        let youngest = head.map_or(image, |(_, head)| head);
+        let youngest = head.map_or(image, |head| &head.image);
         let new = NewObject {
             hash,
             key,

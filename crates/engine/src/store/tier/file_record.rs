@@ -1,6 +1,9 @@
-//! Places in the file: of an object's record, and of a body that is sent from there.
+//! Objects' records in the file: one to be appended, the location of one, and of a body that is sent from there.
 
-use crate::log::{Location, Reader};
+use crate::{
+    log::{Location, Reader},
+    store::hash::Hash,
+};
 
 /// Location and length of an object's record in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,6 +23,15 @@ pub struct FileRun {
     pub body_at: u64,
     /// Length of the body in bytes.
     pub body_bytes: u64,
+}
+
+/// An object's record that is to be appended to the file.
+pub(super) struct NewObjectRecord {
+    pub(super) hash: Hash,
+    pub(super) expires_s: u32,
+    /// Mark of the object's parts; 0 if the record holds the body.
+    pub(super) mark: u32,
+    pub(super) payload_bytes: usize,
 }
 
 impl FileRecord {

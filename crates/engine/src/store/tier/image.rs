@@ -13,6 +13,7 @@
 //!
 //! Little-endian. The bytes come from a file, so every field is validated before use.
 
+use super::file_record::FileRecord;
 use crate::{log::Location, store::record::META_WORDS};
 
 /// Number of bytes before the key in an image written by this version.
@@ -101,6 +102,22 @@ pub struct Image<'a> {
     pub body: &'a [u8],
     /// Bytes that the caller stored after the body.
     pub tail: &'a [u8],
+}
+
+/// An image, and the record from which it was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RecordImage<'a> {
+    /// The record in the file.
+    pub record: FileRecord,
+    /// The record's content.
+    pub image: Image<'a>,
+}
+
+impl<'a> RecordImage<'a> {
+    /// Parses a record's payload, as [`Image::parse`] does.
+    pub fn parse(record: FileRecord, payload: &'a [u8]) -> Option<Self> {
+        Image::parse(payload).map(|image| Self { record, image })
+    }
 }
 
 impl<'a> Image<'a> {

@@ -9,6 +9,7 @@
 use super::{
     OBJECT,
     copying::{CopyProgress, CopyTarget, Step},
+    file_record::NewObjectRecord,
     layout::{header_of, put},
     parts::{mark_of, tag},
 };
@@ -77,7 +78,8 @@ impl Shard {
             file.end(hash);
         }
         if !slot.is_chained() {
-            let location = file.append_object(tally, (hash, slot.expires_s(), mark), bytes, |record| {
+            let new = NewObjectRecord { hash, expires_s: slot.expires_s(), mark, payload_bytes: bytes };
+            let location = file.append_object(tally, new, |record| {
                 record.write(&header.encode());
                 for part in [object.key(), object.head(), object.extra(), object.body(0), object.tail()] {
                     put(record, part);

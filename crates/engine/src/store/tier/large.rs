@@ -13,6 +13,7 @@ use std::time::Duration;
 use super::{
     FileObject, FileTier, OBJECT, Tally,
     copying::{CopyProgress, CopyTarget, Step},
+    file_record::NewObjectRecord,
     image::ImageHeader,
     keep::COPIES_MAX,
     layout::{header_of, lengths_of, object_bytes, put},
@@ -69,10 +70,10 @@ impl FileTier {
     pub(super) fn append_object(
         &mut self,
         tally: &Tally,
-        (hash, expires_s, mark): (Hash, u32, u32),
-        bytes: usize,
+        new: NewObjectRecord,
         write: impl FnOnce(&mut RecordWriter),
     ) -> Result<Location, AppendRefusal> {
+        let NewObjectRecord { hash, expires_s, mark, payload_bytes: bytes } = new;
         let hash = hash.word();
         let target = self.target(hash);
         let new = NewRecord { kind: OBJECT, hash, tag: tag(expires_s, mark), target };
@@ -93,8 +94,13 @@ impl FileTier {
         list: &[u8],
     ) -> Result<Location, AppendRefusal> {
         let header = ImageHeader { body_bytes: list.len() as u64, in_parts: true, ..header_of(object) };
-        let bytes = object_bytes(Lengths { rest: list.len(), ..lengths_of(object) });
-        self.append_object(tally, (object.slot.hash(), object.expires_s(), mark_of(id)), bytes, |record| {
+        let new = NewObjectRecord {
+            hash: object.slot.hash(),
+            expires_s: object.expires_s(),
+            mark: mark_of(id),
+            payload_bytes: object_bytes(Lengths { rest: list.len(), ..lengths_of(object) }),
+        };
+        self.append_object(tally, new, |record| {
             record.write(&header.encode());
             put(record, object.key());
             put(record, object.head());
@@ -334,8 +340,9 @@ impl Shard {
         let (key_bytes, head_bytes, extra_bytes) = (key.len(), head.len(), extra.len());
         let lengths =
             Lengths { key: key_bytes, head: head_bytes, extra: extra_bytes, rest: list.len(), tail: 0 };
-        let bytes = object_bytes(lengths);
-        let location = file.append_object(tally, (hash, expires_s, mark_of(id)), bytes, |record| {
+        let payload_bytes = object_bytes(lengths);
+        let new = NewObjectRecord { hash, expires_s, mark: mark_of(id), payload_bytes };
+        let location = file.append_object(tally, new, |record| {
             for part in [&header.encode()[..], key, head, extra, &list] {
                 record.write(part);
             }
