@@ -213,7 +213,9 @@ mod tests {
 
     use super::*;
 
-    fn memory(capacity: usize) -> Arc<[AtomicU64]> {
+    type Memory = Arc<[AtomicU64]>;
+
+    fn memory(capacity: usize) -> Memory {
         (0..HEAD_WORDS + capacity).map(|_| AtomicU64::new(0)).collect()
     }
 
@@ -226,6 +228,36 @@ mod tests {
     enum Step {
         Write(usize, usize),
         Read,
+    }
+
+    /// Capacity of the ring that is compared with its twin, in words.
+    const CAPACITY: usize = 32;
+
+    /// A record in the twin of a ring.
+    struct TwinRecord {
+        number: u64,
+        words: usize,
+    }
+
+    /// Reads a record, compares it with the twin's, and returns how many records the reader has lost before it.
+    fn read_beside(twin: &mut VecDeque<TwinRecord>, reader: &mut Reader<Memory>, into: &mut Vec<u8>) -> u64 {
+        let waiting: usize = twin.iter().map(|record| 1 + record.words).sum();
+        if !reader.read(into) {
+            assert!(twin.is_empty() || waiting > CAPACITY, "a record is missed in a ring with room for it");
+            // The reader has skipped to the end of the ring.
+            return twin.drain(..).count() as u64;
+        }
+        let mut lost = 0;
+        loop {
+            let Some(TwinRecord { number, words }) = twin.pop_front() else {
+                panic!("a record is read that was not written")
+            };
+            if reader.next == Some(number + 1) {
+                assert_eq!(*into, record(number, words));
+                return lost;
+            }
+            lost += 1;
+        }
     }
 
     fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -243,12 +275,11 @@ mod tests {
         /// order, counts the missing records, and misses none as long as no more than the ring's capacity has
         /// been written since the last read.
         #[test]
-        fn a_reader_returns_or_counts_every_record(steps in steps()) {
-            const CAPACITY: usize = 32;
+        fn a_reader_reads_what_was_written_or_counts_it(steps in steps()) {
             let memory = memory(CAPACITY);
             let writer = Writer::new(Arc::clone(&memory));
             let mut reader = Reader::new(memory);
-            let mut twin: VecDeque<(u64, usize)> = VecDeque::new();
+            let mut twin = VecDeque::new();
             let mut written = 0;
             let mut lost = 0;
             let mut into = Vec::new();
@@ -258,28 +289,10 @@ mod tests {
                         let bytes = record(written, words);
                         let (first, second) = bytes.split_at(cut.min(words) * WORD_BYTES);
                         writer.write(&[first, second]);
-                        twin.push_back((written, words));
+                        twin.push_back(TwinRecord { number: written, words });
                         written += 1;
                     }
-                    Step::Read => {
-                        let waiting: usize = twin.iter().map(|(_, words)| 1 + words).sum();
-                        if reader.read(&mut into) {
-                            let number = written - twin.len() as u64;
-                            let (number, words) = loop {
-                                let next = twin.pop_front().expect("what is read was written");
-                                if reader.next == Some(next.0 + 1) {
-                                    break next;
-                                }
-                                lost += 1;
-                                prop_assert!(next.0 >= number);
-                            };
-                            prop_assert_eq!(&into, &record(number, words));
-                        } else {
-                            prop_assert!(twin.is_empty() || waiting > CAPACITY);
-                            // The reader has skipped to the end of the ring.
-                            lost += twin.drain(..).count() as u64;
-                        }
-                    }
+                    Step::Read => lost += read_beside(&mut twin, &mut reader, &mut into),
                 }
                 if twin.is_empty() {
                     // The reader learns how many records were lost only when it reads the next record.
