@@ -40,7 +40,7 @@ pub use config::{Config, InvalidName, LEASE_MAX, LEASE_MIN, Login, Name, WhenCut
 pub use connect::without_secret;
 pub use record::{Purge, PurgeSelection, RECORD_BYTES_MAX};
 pub use vault::{OnChange, Secrets, VALUE_BYTES_MAX, Vault, VaultConfig, VaultError, VaultLease};
-pub use view::{ClusterStatus, INSTANCES_MAX, InstancePurgeState, InstanceStatus};
+pub use view::{ClusterStatus, INSTANCES_MAX, InstancePurgeState, InstanceStatus, LiveInstance};
 pub use wish::{InstanceOutcome, Outcome, PurgeRequestError, Scope, WISHES_MAX};
 
 /// Executor of the cluster's purges: the accelerator. Its methods are called by helper threads, which may
@@ -77,7 +77,7 @@ pub trait PurgeExecutor: Send + Sync + 'static {
 
     /// Reports the live instances, including this one, with the addresses that they announce; called at each
     /// change.
-    fn members_changed(&self, live: &[(String, String)]);
+    fn members_changed(&self, live: &[LiveInstance]);
 }
 
 /// Reason why a purge was not carried out.

@@ -42,6 +42,16 @@ pub(crate) struct PositionFile {
     file: File,
     instance: u128,
     store: PathBuf,
+    /// Position that was in the file when it was opened, if it belongs to this store.
+    pub(crate) previous: Option<PreviousPosition>,
+}
+
+/// Position that the previous process left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PreviousPosition {
+    pub(crate) position: Position,
+    /// Number of the previous process's instance.
+    pub(crate) instance: u128,
 }
 
 /// Returns the identity of a store's file (word 7); 0 if there is no file. `write` computes the identity
@@ -52,14 +62,13 @@ fn identity(store: &Path) -> u64 {
 }
 
 impl PositionFile {
-    /// Opens the position file of `instance`. Returns the position and the instance number that the previous process
-    /// left, if they belong to this store. The store's path is `path` without its last extension.
-    pub(crate) fn open(path: &Path, instance: u128) -> io::Result<(Self, Option<(Position, u128)>)> {
+    /// Opens the position file of `instance`. The store's path is `path` without its last extension.
+    pub(crate) fn open(path: &Path, instance: u128) -> io::Result<Self> {
         let store = path.with_extension("");
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
         let mut bytes = [0; WORDS * 8];
-        let before = file.read_exact_at(&mut bytes, 0).ok().and_then(|()| read(&bytes, identity(&store)));
-        Ok((Self { file, instance, store }, before))
+        let previous = file.read_exact_at(&mut bytes, 0).ok().and_then(|()| read(&bytes, identity(&store)));
+        Ok(Self { file, instance, store, previous })
     }
 
     /// Overwrites the file with a new position.
@@ -81,13 +90,13 @@ fn written(position: Position, instance: u128, store: u64) -> [u8; WORDS * 8] {
     bytes
 }
 
-/// Parses a complete position file that belongs to `store`: returns the position and the instance number.
-fn read(bytes: &[u8; WORDS * 8], store: u64) -> Option<(Position, u128)> {
+/// Parses a complete position file that belongs to `store`.
+fn read(bytes: &[u8; WORDS * 8], store: u64) -> Option<PreviousPosition> {
     let word = |at: usize| u64::from_le_bytes(bytes.as_chunks::<8>().0[at]);
     let is_whole = word(0) == MAGIC && word(1) == VERSION && word(8) == xxh3_64(&bytes[..(WORDS - 1) * 8]);
-    (is_whole && word(7) == store).then(|| {
-        let position = Position { generation: word(2), made_ns: word(3), applied: word(4) };
-        (position, u128::from(word(5)) | u128::from(word(6)) << 64)
+    (is_whole && word(7) == store).then(|| PreviousPosition {
+        position: Position { generation: word(2), made_ns: word(3), applied: word(4) },
+        instance: u128::from(word(5)) | u128::from(word(6)) << 64,
     })
 }
 
@@ -101,12 +110,12 @@ mod tests {
     fn what_is_written_is_read_by_the_next() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("store.cluster");
-        let (file, before) = PositionFile::open(&path, 5 << 70 | 6).expect("a file");
-        assert_eq!(before, None);
+        let file = PositionFile::open(&path, 5 << 70 | 6).expect("a file");
+        assert_eq!(file.previous, None);
         file.write(Position { applied: 1, ..POSITION }).expect("it is written");
         file.write(POSITION).expect("it is written");
-        let (_, before) = PositionFile::open(&path, 7).expect("a file");
-        assert_eq!(before, Some((POSITION, 5 << 70 | 6)));
+        let PositionFile { previous, .. } = PositionFile::open(&path, 7).expect("a file");
+        assert_eq!(previous, Some(PreviousPosition { position: POSITION, instance: 5 << 70 | 6 }));
     }
 
     #[test]
@@ -115,20 +124,21 @@ mod tests {
         let store = directory.path().join("store");
         let path = directory.path().join("store.cluster");
         std::fs::write(&store, "one").expect("a store");
-        let (file, _) = PositionFile::open(&path, 5).expect("a file");
+        let file = PositionFile::open(&path, 5).expect("a file");
         file.write(POSITION).expect("it is written");
-        assert_eq!(PositionFile::open(&path, 7).expect("a file").1, Some((POSITION, 5)));
+        let PositionFile { previous, .. } = PositionFile::open(&path, 7).expect("a file");
+        assert_eq!(previous, Some(PreviousPosition { position: POSITION, instance: 5 }));
         // A copy replaces the store.
         let copy = directory.path().join("copy");
         std::fs::copy(&store, &copy).expect("a copy");
         std::fs::rename(&copy, &store).expect("it takes its place");
-        assert_eq!(PositionFile::open(&path, 7).expect("a file").1, None);
+        assert_eq!(PositionFile::open(&path, 7).expect("a file").previous, None);
     }
 
     #[test]
     fn a_torn_one_is_none() {
         let whole = written(POSITION, 9, 8);
-        assert_eq!(read(&whole, 8), Some((POSITION, 9)));
+        assert_eq!(read(&whole, 8), Some(PreviousPosition { position: POSITION, instance: 9 }));
         for at in 0..whole.len() {
             let mut torn = whole;
             torn[at] ^= 1;

@@ -59,6 +59,15 @@ impl InstancePurgeState {
     }
 }
 
+/// An instance whose lease has not expired, and that announces an address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LiveInstance {
+    /// Name of the instance.
+    pub name: String,
+    /// Address at which other instances reach it.
+    pub address: String,
+}
+
 /// Status of an instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InstanceStatus {
@@ -263,13 +272,12 @@ impl InstanceTable {
         PurgeProgress { instances, is_settled, again_ms }
     }
 
-    /// Returns the names and addresses of the live peers: those with an address that have not left and whose
-    /// lease has not expired.
-    pub(crate) fn live_addresses(&self, now_ms: u64) -> Vec<(String, String)> {
+    /// Returns the live instances with an address: those that have not left and whose lease has not expired.
+    pub(crate) fn live_instances(&self, now_ms: u64) -> Vec<LiveInstance> {
         let is_there = |(name, entry): (&String, &Entry)| {
             let card = entry.card.as_ref().filter(|card| !card.left && !card.address.is_empty())?;
             let out_ms = entry.learned_ms + with_margin(entry.lease_ms);
-            (now_ms < out_ms).then(|| (name.clone(), card.address.clone()))
+            (now_ms < out_ms).then(|| LiveInstance { name: name.clone(), address: card.address.clone() })
         };
         self.entries.iter().filter_map(is_there).collect()
     }
@@ -345,10 +353,10 @@ mod tests {
         view.see("c", Some(at("c:1")), LEASE, 10_000 - OUT);
         view.see("d", Some(Heartbeat { left: true, ..at("d:1") }), LEASE, 10_000);
         view.see("e", None, LEASE, 10_000);
-        let there = |name: &str| (name.to_owned(), format!("{name}:1"));
-        assert_eq!(view.live_addresses(10_000), [there("b")]);
-        assert_eq!(view.live_addresses(10_000 - 1), [there("b"), there("c")]);
-        assert_eq!(view.live_addresses(10_000 + OUT), []);
+        let there = |name: &str| LiveInstance { name: name.to_owned(), address: format!("{name}:1") };
+        assert_eq!(view.live_instances(10_000), [there("b")]);
+        assert_eq!(view.live_instances(10_000 - 1), [there("b"), there("c")]);
+        assert_eq!(view.live_instances(10_000 + OUT), []);
     }
 
     #[test]

@@ -24,8 +24,8 @@ use async_nats::jetstream::{
     stream::{Config as StreamConfig, DiscardPolicy, RetentionPolicy},
 };
 use cluster::{
-    Cluster, Config, ExecuteError, InstanceOutcome, InstancePurgeState, Purge, PurgeExecutor, PurgeSelection,
-    Scope,
+    Cluster, Config, ExecuteError, InstanceOutcome, InstancePurgeState, LiveInstance, Purge, PurgeExecutor,
+    PurgeSelection, Scope,
 };
 use engine::cores::clock;
 use tests::{
@@ -111,7 +111,7 @@ impl PurgeExecutor for Noting {
         false
     }
 
-    fn members_changed(&self, _: &[(String, String)]) {}
+    fn members_changed(&self, _: &[LiveInstance]) {}
 }
 
 /// Clocks that differ do no harm: one instance's clock is stepped a minute ahead and then two minutes back.

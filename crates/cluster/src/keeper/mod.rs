@@ -43,7 +43,7 @@ use tokio::{
 
 use self::{
     carrying::{CarriedRecord, consume},
-    own_card::AcceptedHeartbeat,
+    own_card::{AcceptedHeartbeat, SentHeartbeat},
 };
 use crate::{
     PurgeExecutor,
@@ -57,20 +57,20 @@ use crate::{
     position::{Position, PositionFile},
     record::AppliedNotice,
     vault,
+    view::LiveInstance,
     wish::{self, AppliedRecords, PurgeRequest},
 };
 
 pub(crate) use self::fault::Fault;
 
-/// First and longest pause before the cluster is asked again.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
+/// First pause before the cluster is asked again.
+const PAUSE_MIN: Duration = Duration::from_millis(20);
+/// Longest pause before the cluster is asked again.
+const PAUSE_MAX: Duration = Duration::from_millis(500);
 /// Time within which the heartbeat confirms a purge that was already reported to its publisher.
 const CARD_WITHIN: Duration = Duration::from_millis(50);
 /// Longest time that a shutdown takes to inform the cluster.
 const LEAVE_WITHIN: Duration = Duration::from_millis(500);
-
-/// Contents of the position file when it was opened.
-pub(crate) type StoredPosition = Option<(PositionFile, Option<(Position, u128)>)>;
 
 type OptionalFuture<T> = Option<Pin<Box<dyn Future<Output = T>>>>;
 
@@ -90,13 +90,13 @@ async fn await_if_some<T>(waiting: &mut OptionalFuture<T>) -> T {
 pub(crate) async fn run(
     common: Arc<Common>,
     server: Arc<dyn PurgeExecutor>,
-    opened: StoredPosition,
+    file: Option<PositionFile>,
     mut wishes: mpsc::Receiver<PurgeRequest>,
     mut vaults: mpsc::Receiver<vault::VaultTask>,
 ) {
     let carried_out = AppliedRecords::default();
     let of_wishes = Arc::clone(&server);
-    let (file, before) = opened.map_or((None, None), |(file, before)| (Some(Arc::new(file)), before));
+    let previous = file.as_ref().and_then(|file| file.previous);
     let config = &common.config;
     let serves_on = config.when_cut_off == WhenCutOff::Serve;
     let card = Heartbeat::new(common.instance.clone(), config.lease, serves_on, config.address.clone());
@@ -104,9 +104,9 @@ pub(crate) async fn run(
         common: Arc::clone(&common),
         server,
         carried_out: Rc::clone(&carried_out),
-        file,
-        was: before.map(|(_, instance)| format!("{instance:032x}")),
-        position: before.map(|(position, _)| position),
+        file: file.map(Arc::new),
+        was: previous.map(|previous| format!("{:032x}", previous.instance)),
+        position: previous.map(|previous| previous.position),
         card,
         revision: 0,
         sent: VecDeque::new(),
@@ -175,8 +175,8 @@ struct ClusterTask {
     card: Heartbeat,
     /// Revision of our heartbeat.
     revision: u64,
-    /// Own heartbeats that the watcher has not delivered yet: their numbers and send times.
-    sent: VecDeque<(u64, u64)>,
+    /// Own heartbeats that the watcher has not delivered yet.
+    sent: VecDeque<SentHeartbeat>,
     lease: Option<Lease>,
     said: Option<String>,
     bucket: Option<kv::Store>,
@@ -187,7 +187,7 @@ struct ClusterTask {
     /// lost.
     has_gap: bool,
     /// The live instances last reported to the server.
-    there: Vec<(String, String)>,
+    there: Vec<LiveInstance>,
 }
 
 impl ClusterTask {
@@ -205,7 +205,7 @@ impl ClusterTask {
     }
 
     async fn keep(&mut self) {
-        let mut pause = PAUSE.0;
+        let mut pause = PAUSE_MIN;
         loop {
             let began = Instant::now();
             let fault = match connect(&self.common.config).await {
@@ -217,10 +217,10 @@ impl ClusterTask {
             count(&self.common.counts.failures);
             self.say(&fault);
             if began.elapsed() > self.lease() {
-                pause = PAUSE.0;
+                pause = PAUSE_MIN;
             }
             sleep(pause).await;
-            pause = (pause * 2).min(PAUSE.1);
+            pause = (pause * 2).min(PAUSE_MAX);
         }
     }
 
@@ -386,7 +386,7 @@ impl ClusterTask {
 
     /// Reports the live instances to the server if they have changed.
     fn tell_who_is_there(&mut self) {
-        let there = self.common.view.borrow().live_addresses(self.common.now_ms());
+        let there = self.common.view.borrow().live_instances(self.common.now_ms());
         if there != self.there {
             self.server.members_changed(&there);
             self.there = there;

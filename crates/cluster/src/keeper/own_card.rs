@@ -24,6 +24,13 @@ pub(super) struct AcceptedHeartbeat {
     sent_boot_ms: u64,
 }
 
+/// A heartbeat that was sent to the bucket.
+pub(super) struct SentHeartbeat {
+    /// Number of the heartbeat ([`Heartbeat::written`]).
+    number: u64,
+    sent_ms: u64,
+}
+
 impl ClusterTask {
     /// Claims this instance's name, if no instance uses it or its former holder is gone.
     pub(super) async fn take_name(&mut self, bucket: &kv::Store) -> Result<(), Fault> {
@@ -70,7 +77,7 @@ impl ClusterTask {
         if self.sent.len() == SENT_MAX {
             return Err(Fault::Cannot("a value written to the bucket does not come back".to_owned()));
         }
-        self.sent.push_back((self.card.written, sent_ms));
+        self.sent.push_back(SentHeartbeat { number: self.card.written, sent_ms });
         let (bucket, name) = (bucket.clone(), self.common.config.name.to_string());
         let (bytes, revision, patience) = (self.card.to_bytes(), self.revision, self.patience());
         Ok(async move {
@@ -122,11 +129,8 @@ impl ClusterTask {
         if let (Some(()), Some(card)) = (own, &card)
             && card.instance == self.card.instance
         {
-            while let Some((written, at_ms)) =
-                self.sent.front().copied().filter(|(written, _)| *written <= card.written)
-            {
-                self.sent.pop_front();
-                sent_ms = (written == card.written).then_some(at_ms);
+            while let Some(sent) = self.sent.pop_front_if(|sent| sent.number <= card.written) {
+                sent_ms = (sent.number == card.written).then_some(sent.sent_ms);
             }
         }
         self.common.view.send_modify(|view| {

@@ -15,8 +15,8 @@ use cache::{
     BroadcastFuture, ClusterHandle, Invalidate, PeerAt, PurgeBroadcast, PurgeError, lease::Membership,
 };
 use cluster::{
-    Cluster, ClusterStatus, Config, ExecuteError, OnChange, Outcome, Purge, PurgeExecutor, PurgeRequestError,
-    PurgeSelection, Scope, Vault,
+    Cluster, ClusterStatus, Config, ExecuteError, LiveInstance, OnChange, Outcome, Purge, PurgeExecutor,
+    PurgeRequestError, PurgeSelection, Scope, Vault,
 };
 use engine::meter::Source;
 use tokio::sync::oneshot;
@@ -218,9 +218,9 @@ impl PurgeExecutor for PurgeApplier {
         self.has_peers
     }
 
-    fn members_changed(&self, live: &[(String, String)]) {
+    fn members_changed(&self, live: &[LiveInstance]) {
         let Some(accelerator) = self.accelerator.upgrade() else { return };
-        let at = |(name, address): &(String, String)| PeerAt { name: name.clone(), address: address.clone() };
+        let at = |live: &LiveInstance| PeerAt { name: live.name.clone(), address: live.address.clone() };
         accelerator.share_keys_with(&live.iter().map(at).collect::<Vec<_>>());
     }
 }
