@@ -226,8 +226,9 @@ impl<T: Unpin> HttpBody for GuardedBody<T> {
 fn names_one_host(request: &Request) -> bool {
     let uri = request.uri();
     let scheme = if uri.scheme_str() == Some("https") { Scheme::Https } else { Scheme::Http };
-    let absolute = uri.scheme().and(uri.authority()).map(|authority| (scheme, authority.as_str().as_bytes()));
-    url::names_one_host(absolute, request.headers().get_all(header::HOST).iter().map(HeaderValue::as_bytes))
+    let authority = uri.scheme().and(uri.authority()).map(|authority| authority.as_str().as_bytes());
+    let hosts = request.headers().get_all(header::HOST).iter().map(HeaderValue::as_bytes);
+    url::names_one_host(scheme, authority, hosts)
 }
 
 /// Builds the response to a request that is refused before any page handles it.

@@ -230,8 +230,9 @@ fn names_one_host(request: &Request) -> bool {
         Some("https" | "wss") => Scheme::Https,
         _ => Scheme::Http,
     };
-    let absolute = uri.scheme().and(uri.authority()).map(|authority| (scheme, authority.as_str().as_bytes()));
-    url::names_one_host(absolute, request.headers().get_all(header::HOST).iter().map(HeaderValue::as_bytes))
+    let authority = uri.scheme().and(uri.authority()).map(|authority| authority.as_str().as_bytes());
+    let hosts = request.headers().get_all(header::HOST).iter().map(HeaderValue::as_bytes);
+    url::names_one_host(scheme, authority, hosts)
 }
 
 /// Entry of [`crate::config::WebSocket::allowed_origins`] that allows every origin.

@@ -54,23 +54,20 @@ impl<'a> Authority<'a> {
 }
 
 /// Returns whether a request is unambiguous about its host: there is at most one `Host` field, and it agrees
-/// with an absolute-form target (RFC 9112 §3.2, §3.2.2). `absolute` is the scheme and the authority of such a
-/// target. A server answers any other request with 400: a proxy before or behind it may have used the other
-/// host.
+/// with the `authority` of an absolute-form target (RFC 9112 §3.2, §3.2.2); `scheme` tells its default port. A
+/// server answers any other request with 400: a proxy before or behind it may have used the other host.
 ///
 /// Needed only by listeners whose requests are not parsed by [`parse_request`](super::head::parse_request),
 /// which makes the same check itself.
 pub fn names_one_host<'h>(
-    absolute: Option<(Scheme, &[u8])>,
+    scheme: Scheme,
+    authority: Option<&[u8]>,
     mut hosts: impl Iterator<Item = &'h [u8]>,
 ) -> bool {
     let Some(host) = hosts.next() else { return true };
-    let agrees = match absolute {
-        None => true,
-        Some((scheme, authority)) => {
-            Authority::parse(authority).is_some_and(|authority| authority.agrees_with(host, scheme))
-        }
-    };
+    let agrees = authority.is_none_or(|authority| {
+        Authority::parse(authority).is_some_and(|authority| authority.agrees_with(host, scheme))
+    });
     agrees && hosts.next().is_none()
 }
 
@@ -255,24 +252,24 @@ mod tests {
     /// RFC 9112 §3.2, §3.2.2: `Host` occurs at most once and agrees with an absolute target.
     #[test]
     fn a_request_names_one_host() {
-        for (absolute, hosts, expected) in [
-            (None, &["a"][..], true),
-            (None, &[], true),
-            (None, &["a", "a"], false),
-            (Some((Scheme::Http, "a")), &[], true),
-            (Some((Scheme::Http, "a")), &["A:80"], true),
-            (Some((Scheme::Http, "a:0080")), &["a:"], true),
-            (Some((Scheme::Https, "a")), &["a:443"], true),
-            (Some((Scheme::Https, "a")), &["a:80"], false),
-            (Some((Scheme::Http, "a")), &["a", "a"], false),
-            (Some((Scheme::Http, "a")), &["b"], false),
-            (Some((Scheme::Http, "a:81")), &["a"], false),
-            (Some((Scheme::Http, "a")), &[""], false),
-            (Some((Scheme::Http, "u@a")), &["a"], false),
+        for (scheme, authority, hosts, expected) in [
+            (Scheme::Http, None, &["a"][..], true),
+            (Scheme::Http, None, &[], true),
+            (Scheme::Http, None, &["a", "a"], false),
+            (Scheme::Http, Some("a"), &[], true),
+            (Scheme::Http, Some("a"), &["A:80"], true),
+            (Scheme::Http, Some("a:0080"), &["a:"], true),
+            (Scheme::Https, Some("a"), &["a:443"], true),
+            (Scheme::Https, Some("a"), &["a:80"], false),
+            (Scheme::Http, Some("a"), &["a", "a"], false),
+            (Scheme::Http, Some("a"), &["b"], false),
+            (Scheme::Http, Some("a:81"), &["a"], false),
+            (Scheme::Http, Some("a"), &[""], false),
+            (Scheme::Http, Some("u@a"), &["a"], false),
         ] {
-            let bytes = absolute.map(|(scheme, authority): (_, &str)| (scheme, authority.as_bytes()));
-            let is_one = names_one_host(bytes, hosts.iter().map(|host| host.as_bytes()));
-            assert_eq!(is_one, expected, "{absolute:?} {hosts:?}");
+            let bytes = authority.map(str::as_bytes);
+            let is_one = names_one_host(scheme, bytes, hosts.iter().map(|host| host.as_bytes()));
+            assert_eq!(is_one, expected, "{scheme:?} {authority:?} {hosts:?}");
         }
     }
 
