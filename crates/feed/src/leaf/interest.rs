@@ -53,7 +53,7 @@ impl Tellers {
     ) {
         self.end(hub);
         let mut lines = Vec::new();
-        leaf::interest_line(&mut lines, first, None);
+        leaf::interest_line(&mut lines, first);
         let mut teller =
             Teller { hub, account, told_below: 0, rules, standing: Vec::new(), lines, denied: 0 };
         teller.stand(standing, |_| false);
@@ -144,7 +144,7 @@ impl Teller {
             return false;
         }
         match has {
-            true => leaf::interest_line(&mut self.lines, pattern, None),
+            true => leaf::interest_line(&mut self.lines, pattern),
             false => leaf::no_interest_line(&mut self.lines, pattern, None),
         }
         true
@@ -158,7 +158,7 @@ impl Teller {
         }
         match count {
             0 => leaf::no_interest_line(&mut self.lines, pattern, Some(queue)),
-            _ => leaf::interest_line(&mut self.lines, pattern, Some((queue, count))),
+            _ => leaf::queue_interest_line(&mut self.lines, pattern, queue, count),
         }
         true
     }

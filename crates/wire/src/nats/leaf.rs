@@ -291,16 +291,21 @@ fn message<'a>(
     Ok(Progress::Complete(LeafOp::Message(message), whole))
 }
 
-/// Appends `LS+ subject[ queue weight] CRLF`.
-pub fn interest_line(out: &mut Vec<u8>, subject: &[u8], queue: Option<(&[u8], usize)>) {
+/// Appends `LS+ subject CRLF`.
+pub fn interest_line(out: &mut Vec<u8>, subject: &[u8]) {
     out.extend_from_slice(b"LS+ ");
     out.extend_from_slice(subject);
-    if let Some((queue, weight)) = queue {
-        out.push(b' ');
-        out.extend_from_slice(queue);
-        out.push(b' ');
-        write::number(out, weight);
-    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends `LS+ subject queue weight CRLF`.
+pub fn queue_interest_line(out: &mut Vec<u8>, subject: &[u8], queue: &[u8], weight: usize) {
+    out.extend_from_slice(b"LS+ ");
+    out.extend_from_slice(subject);
+    out.push(b' ');
+    out.extend_from_slice(queue);
+    out.push(b' ');
+    write::number(out, weight);
     out.extend_from_slice(b"\r\n");
 }
 

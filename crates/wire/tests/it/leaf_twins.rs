@@ -154,8 +154,8 @@ fn other_ports() {
 #[test]
 fn what_is_written_is_read() {
     let mut bytes = Vec::new();
-    leaf::interest_line(&mut bytes, b"a.*", None);
-    leaf::interest_line(&mut bytes, b"a.*", Some((b"q", 12)));
+    leaf::interest_line(&mut bytes, b"a.*");
+    leaf::queue_interest_line(&mut bytes, b"a.*", b"q", 12);
     leaf::no_interest_line(&mut bytes, b"a.*", None);
     leaf::no_interest_line(&mut bytes, b"a.*", Some(b"q"));
     assert_eq!(bytes, b"LS+ a.*\r\nLS+ a.* q 12\r\nLS- a.*\r\nLS- a.* q\r\n");
