@@ -159,7 +159,7 @@ fn put_number(out: &mut Vec<u8>, number: u64) {
 fn value(tag: Tag, value: Option<Value<'_>>, out: &mut Vec<u8>) {
     match value {
         None => shown(None, out),
-        Some(Value::Text(text, is_cut)) => shown(Some((text, is_cut)), out),
+        Some(Value::Text(text, is_cut)) => shown(Some(FieldText { text, is_cut }), out),
         Some(Value::Address(address)) => put(out, &address),
         Some(Value::Number(number)) => match tag.shape() {
             Shape::Duration => put(out, &Seconds(number)),
@@ -171,7 +171,7 @@ fn value(tag: Tag, value: Option<Value<'_>>, out: &mut Vec<u8>) {
 
 /// Appends escaped text; `-` if it is missing.
 fn shown(text: Option<FieldText<'_>>, out: &mut Vec<u8>) {
-    let Some((text, is_cut)) = text else { return out.push(b'-') };
+    let Some(FieldText { text, is_cut }) = text else { return out.push(b'-') };
     escaped(text, out);
     if is_cut {
         out.extend_from_slice(CUT_SHOWN);
@@ -216,8 +216,13 @@ struct ClientRequestFields<'a> {
     user_agent: Option<FieldText<'a>>,
 }
 
-/// A text; the flag is true if it was cut.
-type FieldText<'a> = (&'a [u8], bool);
+/// Text of a field.
+#[derive(Clone, Copy)]
+struct FieldText<'a> {
+    text: &'a [u8],
+    /// True if the text was cut.
+    is_cut: bool,
+}
 
 impl<'a> ClientRequestFields<'a> {
     fn of(record: &Record<'a>) -> Self {
@@ -232,15 +237,16 @@ impl<'a> ClientRequestFields<'a> {
         let number = |value: &[u8]| value.try_into().map_or(0, u64::from_le_bytes);
         let mut of = Self::default();
         for Raw { tag, value, is_cut } in record.raw() {
+            let text = FieldText { text: value, is_cut };
             match tag {
-                METHOD => of.method = Some((value, is_cut)),
-                URL => of.url = Some((value, is_cut)),
-                PROTOCOL => of.protocol = Some((value, is_cut)),
+                METHOD => of.method = Some(text),
+                URL => of.url = Some(text),
+                PROTOCOL => of.protocol = Some(text),
                 CLIENT => of.client = value,
                 STATUS => of.status = number(value),
                 BYTES => of.bytes = number(value),
-                REFERER => of.referer = Some((value, is_cut)),
-                USER_AGENT => of.user_agent = Some((value, is_cut)),
+                REFERER => of.referer = Some(text),
+                USER_AGENT => of.user_agent = Some(text),
                 _ => {}
             }
         }
