@@ -80,7 +80,8 @@ impl RenewalTask {
         if [key, account].contains(&Merge::Taken) {
             self.account = None;
         }
-        self.give(&[(key, ACCOUNT_KEY), (account, ACCOUNT)])?;
+        self.give(key, ACCOUNT_KEY)?;
+        self.give(account, ACCOUNT)?;
         self.has_met_account = true;
         Ok(())
     }
@@ -107,14 +108,15 @@ impl RenewalTask {
             self.show();
             self.publish_statuses();
         }
-        self.give(&[(order, &order_file), (certificate, &certificate_file)])?;
+        self.give(order, &order_file)?;
+        self.give(certificate, &certificate_file)?;
         self.entries[at].is_to_meet = false;
         Ok(())
     }
 
-    /// Publishes the files that the cluster lacks, while this instance holds the lease.
-    fn give(&mut self, met: &[(Merge, &str)]) -> Result<(), ShareError> {
-        for (_, file) in met.iter().filter(|(met, _)| *met == Merge::OursIsToBeShared) {
+    /// Publishes a file if the cluster lacks it, while this instance holds the lease.
+    fn give(&mut self, merge: Merge, file: &str) -> Result<(), ShareError> {
+        if merge == Merge::OursIsToBeShared {
             self.take_turn()?;
             self.files.give(file).map_err(failed)?;
         }
