@@ -100,6 +100,7 @@ impl Reaper {
             // The oldest segment is freed first: the targets of a newer segment's deletions are then often
             // gone.
             dying.sort_unstable();
+            let dying: Vec<u32> = dying.into_iter().map(|(_, segment)| segment).collect();
             // Segments are freed one at a time, so that a deletion whose target has just been freed is not
             // rewritten; if each free requires a sync, all are freed at once.
             let together = if self.shared.must_sync { dying.len() } else { 1 };
@@ -116,10 +117,11 @@ impl Reaper {
         }
     }
 
-    fn free(&mut self, batch: &[(u64, u32)]) {
+    /// Frees segments, as far as their deletions can be rewritten.
+    fn free(&mut self, batch: &[u32]) {
         let mut carried: Vec<u32> = Vec::with_capacity(batch.len());
         let mut last = None;
-        for (_, segment) in batch {
+        for segment in batch {
             match self.carry(*segment) {
                 Ok(ticket) => {
                     last = ticket.or(last);
