@@ -12,7 +12,7 @@
 use std::sync::{Arc, PoisonError, RwLock};
 
 use engine::tls::{
-    self, ClientHello, ServerConfig, TlsError,
+    self, ClientCertificates, ClientHello, ServerConfig, TlsError,
     authorities::{Authorities, AuthoritiesId},
     certificates::Certificates,
     challenges::{self, Challenges},
@@ -129,7 +129,10 @@ impl Kinds {
             let kind = match kinds.iter().find(|kind| kind.asks == asks) {
                 Some(kind) => Arc::clone(kind),
                 None => {
-                    let clients = read.as_ref().map(|(authorities, is_required)| (authorities, *is_required));
+                    let clients = read.as_ref().map(|&(ref authorities, is_required)| ClientCertificates {
+                        authorities,
+                        is_required,
+                    });
                     let config = tls::config(Arc::clone(certificates), PROTOCOLS, clients, tls::ticketer()?)?;
                     let kind = Arc::new(Kind { asks, config: Arc::new(config) });
                     kinds.push(Arc::clone(&kind));

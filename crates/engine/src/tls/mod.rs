@@ -58,6 +58,15 @@ pub enum CertificateSource {
     Table(Arc<Certificates>),
 }
 
+/// Terms on which clients are asked for a certificate.
+#[derive(Clone, Copy)]
+pub struct ClientCertificates<'a> {
+    /// Authorities that sign the certificates.
+    pub authorities: &'a Authorities,
+    /// True if clients without a certificate are refused.
+    pub is_required: bool,
+}
+
 /// Creates a TLS acceptor for tokio's streams, which selects one of `protocols` by ALPN if any are given.
 /// With `clients`, each client must present a certificate signed by an authority in that file.
 ///
@@ -73,7 +82,7 @@ pub fn acceptor(
         CertificateSource::Table(table) => Arc::clone(table),
     };
     let clients = clients.map(Authorities::read).transpose()?;
-    let clients = clients.as_ref().map(|authorities| (authorities, true));
+    let clients = clients.as_ref().map(|authorities| ClientCertificates { authorities, is_required: true });
     let config = config(certificates, protocols, clients, ticketer()?)?;
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
@@ -89,21 +98,21 @@ pub fn ticketer() -> Result<Arc<dyn ProducesTickets>, TlsError> {
 
 /// Builds the rustls configuration of a server. ALPN selects the first of `protocols` that the client also
 /// supports. Sessions are resumed only by tickets, which use no server memory. Early data is not accepted,
-/// because a replayed request would be answered twice (RFC 8470). `clients` gives the authorities of client
-/// certificates, and whether clients without a certificate are refused.
+/// because a replayed request would be answered twice (RFC 8470). Clients are asked for a certificate if
+/// `clients` is given.
 ///
 /// # Errors
 /// Returns a [`TlsError`] if the authorities cannot be used.
 pub fn config(
     certificates: Arc<Certificates>,
     protocols: &[&[u8]],
-    clients: Option<(&Authorities, bool)>,
+    clients: Option<ClientCertificates<'_>>,
     ticketer: Arc<dyn ProducesTickets>,
 ) -> Result<ServerConfig, TlsError> {
     let builder = ServerConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
     let builder = match clients {
         None => builder.with_no_client_auth(),
-        Some((authorities, is_required)) => {
+        Some(ClientCertificates { authorities, is_required }) => {
             builder.with_client_cert_verifier(authorities.verifier(is_required, provider())?)
         }
     };
