@@ -167,7 +167,7 @@ mod tests {
     };
 
     #[test]
-    fn a_guess_is_shared_only_among_those_without_cookies() {
+    fn heuristic_freshness_is_shared_without_cookies_only() {
         for (audience, cookie, rule, want) in [
             (Audience::Everyone, true, CookieRule::Safe, true),
             (Audience::WithoutCookies, false, CookieRule::Safe, true),

@@ -275,7 +275,7 @@ mod tests {
         /// order, counts the missing records, and misses none as long as no more than the ring's capacity has
         /// been written since the last read.
         #[test]
-        fn a_reader_reads_what_was_written_or_counts_it(steps in steps()) {
+        fn a_reader_returns_or_counts_every_record(steps in steps()) {
             let memory = memory(CAPACITY);
             let writer = Writer::new(Arc::clone(&memory));
             let mut reader = Reader::new(memory);
