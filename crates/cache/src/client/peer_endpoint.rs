@@ -352,6 +352,18 @@ async fn wait_for_purge(sequence: u64) {
     }
 }
 
+/// Returns the refusal of a request whose MAC is not a peer's.
+fn refusal_of(core: &Core, peers: &Peers, error: &MarkError) -> FirstLook {
+    match error {
+        MarkError::Forged => core.count(Counter::PeerForged),
+        MarkError::Replayed => core.count(Counter::PeerReplayed),
+        MarkError::Epoch(mac) => {
+            return FirstLook::Refused { lines: peers.tell(How::Epoch, 0, mac), goes_on: true };
+        }
+    }
+    FirstLook::Refused { lines: String::new(), goes_on: false }
+}
+
 /// Verifies the peer's MAC, and looks up the answer to its request.
 fn look(
     core: &Core,
@@ -363,18 +375,7 @@ fn look(
 ) -> (FirstLook, Option<PeerContext>) {
     let (Ask { sequence: theirs, is_anew, .. }, mac) = match asked {
         Ok(asked) => asked,
-        Err(MarkError::Forged) => {
-            core.count(Counter::PeerForged);
-            return (FirstLook::Refused { lines: String::new(), goes_on: false }, None);
-        }
-        Err(MarkError::Replayed) => {
-            core.count(Counter::PeerReplayed);
-            return (FirstLook::Refused { lines: String::new(), goes_on: false }, None);
-        }
-        Err(MarkError::Epoch(mac)) => {
-            let lines = peers.tell(How::Epoch, 0, &mac);
-            return (FirstLook::Refused { lines, goes_on: true }, None);
-        }
+        Err(error) => return (refusal_of(core, peers, &error), None),
     };
     // The purge position is read before the lookup, so that no object purged up to it can be found.
     let sequence = core.purges.cluster.membership.applied();

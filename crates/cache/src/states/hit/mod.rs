@@ -17,7 +17,10 @@ mod usable;
 use std::ops::Range;
 
 use engine::store::{EpochGuard, Hash, Lookup, Object};
-use wire::http1::{head::RequestHead, known::KnownHeader};
+use wire::http1::{
+    head::{Headers, RequestHead},
+    known::KnownHeader,
+};
 
 use crate::{
     body::{
@@ -263,24 +266,29 @@ enum NotNow {
     Unsatisfiable { complete: u64 },
 }
 
+/// Returns whether the answer depends on what the client has, or is a part.
+#[inline]
+fn is_conditional(headers: &Headers<'_, '_>) -> bool {
+    headers.has(KnownHeader::IfNoneMatch)
+        || headers.has(KnownHeader::IfModifiedSince)
+        || headers.has(KnownHeader::Range)
+}
+
 /// Builds the answer from a stored object, or from an encoded variant of it.
 #[inline]
 fn of_object<'a>(
     core: &Core,
     turn: &'a EpochGuard<'_>,
     found: FoundObject<'_, 'a>,
-    LookupRequest { head, showing, .. }: &LookupRequest<'_>,
+    &LookupRequest { head, showing, .. }: &LookupRequest<'_>,
     now_s: u64,
     status: CacheStatus,
     Buffers { key, head: stored_head }: Buffers<'a>,
 ) -> Result<Answer<'a>, NotNow> {
     let FoundObject { object, meta, .. } = found;
-    let showing = *showing;
     let is_get = head.method == "GET";
     let headers = &head.headers;
-    let is_conditional = headers.has(KnownHeader::IfNoneMatch)
-        || headers.has(KnownHeader::IfModifiedSince)
-        || headers.has(KnownHeader::Range);
+    let is_conditional = is_conditional(headers);
     let mut shown = Representation::Stored;
     if meta.is_negotiated() && showing != CodingChoice::AsSent {
         stored_head.clear();
@@ -301,11 +309,8 @@ fn of_object<'a>(
         // needed, which is never in this turn.
         let is_in_parts = content.is_in_parts();
         let is_in_blocks = meta.flags.has(Flags::IN_BLOCKS);
-        let complete = if is_in_parts || is_in_blocks {
-            meta.body_bytes.ok_or(NotNow::Gone)?
-        } else {
-            content.body_bytes()
-        };
+        let told = if is_in_parts || is_in_blocks { meta.body_bytes } else { Some(content.body_bytes()) };
+        let complete = told.ok_or(NotNow::Gone)?;
         let verdict = if matches!(shown, Representation::Had(_)) {
             Verdict::NotModified
         } else if is_conditional {
@@ -315,10 +320,8 @@ fn of_object<'a>(
         } else {
             Verdict::Whole
         };
-        let plan = match verdict {
-            Verdict::Several { .. } if !is_in_parts => Some(Plan::of(core, headers, stored_head, complete)),
-            _ => None,
-        };
+        let is_several = matches!(verdict, Verdict::Several { .. }) && !is_in_parts;
+        let plan = is_several.then(|| Plan::of(core, headers, stored_head, complete));
         let Part { lines, length, range } = part_of(verdict, meta, complete, is_get, plan.as_ref())?;
         let answer_with = |head, body| Answer {
             head,

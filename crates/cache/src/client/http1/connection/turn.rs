@@ -154,21 +154,19 @@ impl Connection {
     ) -> AnswerProgress {
         let Scratch { read, head: stored_head, out, slots, key, drafts } = scratch;
         let limits = head_limits(&core.config);
-        let proxies = &core.config.trusted_proxies[..];
         out.clear();
-        let auth = || self.client.transport.client_auth().clone();
+        let sender = |visitor| Sender { visitor, auth: self.client.transport.client_auth().clone() };
         let turn = core.storage.reader.turn();
-        let now_s = clock::unix_s();
-        let moment = Moment::now();
-        let given = self.client.sent_bytes;
-        let (mut at, mut requests) = (0, 0);
-        let mut stopped = None;
+        let (now_s, moment) = (clock::unix_s(), Moment::now());
+        let (mut at, mut requests, mut stopped) = (0, 0, None);
         // Refreshes begin when the turn is over and the answers are written.
         let mut refreshes = Vec::new();
         while at < have && stopped.is_none() && requests + out.len() / ANSWER_BYTES_A_REQUEST < work_max {
             let ((head, visitor), head_bytes) = match parse_request(&read[at..have], slots, &limits) {
                 Ok(Progress::NeedMore) => break,
-                Ok(Progress::Complete((head, bytes))) => (self.peer.asks(head, proxies), bytes),
+                Ok(Progress::Complete((head, bytes))) => {
+                    (self.peer.asks(head, &core.config.trusted_proxies), bytes)
+                }
                 Err(error) => {
                     core.count(Counter::of_head_error(&error));
                     let draft = Draft::of_nothing(self.peer.address());
@@ -201,11 +199,10 @@ impl Connection {
                 stopped = Some(StopReason::Refused(fault, draft));
                 break;
             }
-            let has_body = !matches!(framing, Framing::None | Framing::Length(0));
             let buffers = hit::Buffers { key: &mut *key, head: &mut *stored_head };
             let looked_up = hit::LookupRequest {
                 head: &head,
-                has_body,
+                has_body: !matches!(framing, Framing::None | Framing::Length(0)),
                 trust: Trust::Fresh,
                 visitor,
                 came: self.client.transport.client_auth(),
@@ -214,27 +211,25 @@ impl Connection {
             match hit::answer(core, &turn, &looked_up, now_s, buffers) {
                 Ok(answer) => {
                     let refresh = answer.refresh;
-                    let before = given + out.len() as u64;
+                    let before = self.client.sent_bytes + out.len() as u64;
                     let sending = deliver::begin(core, answer, asked, out, &mut draft, before);
                     let is_alone = sending.close || !matches!(sending.rest, Rest::None);
                     if is_alone || out.len() >= OUT_BYTES_MAX {
                         stopped = Some(StopReason::Sending(sending));
                     }
                     if let Some(keyed) = refresh {
-                        let sender = Sender { visitor, auth: auth() };
+                        let who = sender(visitor);
                         let mut request =
-                            Request::new(&head, head_bytes, key, keyed, framing, sender, &core.in_force);
+                            Request::new(&head, head_bytes, key, keyed, framing, who, &core.in_force);
                         request.trace = draft.trace();
                         refreshes.push(Arc::new(request));
                     }
-                    if draft.is_some() {
-                        drafts.push(draft);
-                    }
+                    drafts.extend(draft.is_some().then_some(draft));
                 }
                 Err(Slow { keyed, state, fwd }) => {
-                    let sender = Sender { visitor, auth: auth() };
+                    let who = sender(visitor);
                     let mut request =
-                        Request::new(&head, head_bytes, key, keyed, framing, sender, &core.in_force);
+                        Request::new(&head, head_bytes, key, keyed, framing, who, &core.in_force);
                     request.trace = draft.trace();
                     stopped = Some(StopReason::Slow(Arc::new(request), state, fwd, draft));
                 }
