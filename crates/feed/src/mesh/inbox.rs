@@ -174,44 +174,42 @@ impl WaitingBatch {
     /// Delivers the remainder of the batch. Returns whether all was done within the turn's budget.
     fn deliver(&mut self, core: &mut Core) -> bool {
         let Self { from, at, heard, begun, .. } = self;
-        match from {
-            From::Program(batch) => core.publish_own(batch, at, begun),
-            From::Core { core: from, records: bytes, .. } => {
-                let mut records = Records::new(&bytes[*at..]);
-                while let Some(record) = records.next() {
-                    match record {
-                        Record::Run { account, is_imported, producer, group, run } => {
-                            if begun.is_none() && core.is_turn_over() {
-                                return false;
-                            }
-                            core.turn.work.add(1);
-                            let to = (account, is_imported);
-                            *begun = core.deliver_from_core(to, producer, group, &run, begun.take());
-                            if begun.is_some() {
-                                return false;
-                            }
-                        }
-                        Record::ToHub { hub, queues, producer, run } => {
-                            if core.is_turn_over() {
-                                return false;
-                            }
-                            core.deliver_to_hub(hub, queues, producer, &run);
-                        }
-                        word if heard.is_some_and(|heard| heard <= *at) => {
-                            if core.turn.work.lacks(steps_of(&word)) {
-                                return false;
-                            }
-                            apply_record(core, *from, &word);
-                            core.turn.work.pay(core.routing.subjects.trie.take_steps());
-                            *heard = Some(bytes.len() - records.bytes_left());
-                        }
-                        _ => {}
+        let (from, bytes) = match from {
+            From::Program(batch) => return core.publish_own(batch, at, begun),
+            From::Core { core: from, records, .. } => (*from, &records[..]),
+        };
+        let mut records = Records::new(&bytes[*at..]);
+        while let Some(record) = records.next() {
+            match record {
+                Record::Run(relayed) => {
+                    if begun.is_none() && core.is_turn_over() {
+                        return false;
                     }
-                    *at = bytes.len() - records.bytes_left();
+                    core.turn.work.add(1);
+                    *begun = core.deliver_from_core(&relayed, begun.take());
+                    if begun.is_some() {
+                        return false;
+                    }
                 }
-                true
+                Record::ToHub { hub, queues, producer, run } => {
+                    if core.is_turn_over() {
+                        return false;
+                    }
+                    core.deliver_to_hub(hub, queues, producer, &run);
+                }
+                word if heard.is_some_and(|heard| heard <= *at) => {
+                    if core.turn.work.lacks(steps_of(&word)) {
+                        return false;
+                    }
+                    apply_record(core, from, &word);
+                    core.turn.work.pay(core.routing.subjects.trie.take_steps());
+                    *heard = Some(bytes.len() - records.bytes_left());
+                }
+                _ => {}
             }
+            *at = bytes.len() - records.bytes_left();
         }
+        true
     }
 
     /// Applies the batch's announcements, holds and releases. Returns whether all was done within the turn's
@@ -225,7 +223,7 @@ impl WaitingBatch {
         let begin = done.max(*at);
         let mut records = Records::new(&bytes[begin..]);
         while let Some(record) = records.next() {
-            *has_messages |= matches!(record, Record::Run { .. } | Record::ToHub { .. });
+            *has_messages |= matches!(record, Record::Run(_) | Record::ToHub { .. });
             if core.turn.work.lacks(steps_of(&record)) {
                 return false;
             }
@@ -272,7 +270,7 @@ fn apply_record(core: &mut Core, from: usize, record: &Record<'_>) {
         }
         Record::HubLoop { hub, connection } => core.close_for_loop(hub, connection),
         Record::HubsUp { mask, up } => core.hubs.up = core.hubs.up & !mask | up,
-        Record::Run { .. } | Record::ToHub { .. } => {}
+        Record::Run(_) | Record::ToHub { .. } => {}
         Record::Hold(producer) => core.outputs.held(producer),
         Record::Release(producer) => core.outputs.let_go(producer),
     }

@@ -366,62 +366,65 @@ impl<'a> Reader<'a> {
     /// Parses a quoted or bare string. A bare key also ends at `:` and `=`.
     fn word(&mut self, is_key: bool) -> Result<String, Fault> {
         let line = self.line;
-        let quote = self.peek().filter(|byte| matches!(byte, b'"' | b'\''));
-        let mut word = Vec::new();
-        if let Some(quote) = quote {
-            self.step();
-            loop {
-                match self.peek() {
-                    None | Some(b'\n') => {
-                        return Err(Fault::new(line, "a quote is not closed on its line"));
-                    }
-                    Some(byte) if byte == quote => {
-                        self.step();
-                        break;
-                    }
-                    Some(b'\\') if quote == b'"' => {
-                        self.step();
-                        let escaped = self.peek();
-                        word.push(match escaped {
-                            Some(b'n') => b'\n',
-                            Some(b't') => b'\t',
-                            Some(b'r') => b'\r',
-                            Some(byte @ (b'"' | b'\\' | b'\'')) => byte,
-                            _ => {
-                                return Err(Fault::new(
-                                    line,
-                                    "\\ must be followed by n, t, r, \\ or a quote",
-                                ));
-                            }
-                        });
-                        self.step();
-                    }
-                    Some(byte) => {
-                        word.push(byte);
-                        self.step();
-                    }
-                }
-            }
-        } else {
-            while let Some(byte) = self.peek() {
-                let ends = match byte {
-                    b'\n' | b'\r' | b',' | b';' | b'{' | b'}' | b'[' | b']' | b'"' | b'\'' | b' ' | b'\t' => {
-                        true
-                    }
-                    b':' | b'=' => is_key,
-                    b'#' => word.is_empty(),
-                    _ => false,
-                };
-                if ends {
-                    break;
-                }
-                word.push(byte);
-                self.step();
-            }
-            if word.is_empty() {
-                return Err(Fault::new(line, "expected a word"));
-            }
-        }
+        let word = match self.peek() {
+            Some(quote @ (b'"' | b'\'')) => self.quoted(quote)?,
+            _ => self.bare(is_key)?,
+        };
         String::from_utf8(word).map_err(|_| Fault::new(line, "invalid UTF-8"))
+    }
+
+    /// Parses a string up to its closing quote, on one line. Between double quotes, a backslash escapes.
+    fn quoted(&mut self, quote: u8) -> Result<Vec<u8>, Fault> {
+        let line = self.line;
+        let mut word = Vec::new();
+        self.step();
+        loop {
+            match self.peek() {
+                None | Some(b'\n') => return Err(Fault::new(line, "a quote is not closed on its line")),
+                Some(byte) if byte == quote => {
+                    self.step();
+                    return Ok(word);
+                }
+                Some(b'\\') if quote == b'"' => {
+                    self.step();
+                    word.push(self.escaped(line)?);
+                }
+                Some(byte) => word.push(byte),
+            }
+            self.step();
+        }
+    }
+
+    /// Returns the byte that the character after a backslash stands for.
+    fn escaped(&self, line: Line) -> Result<u8, Fault> {
+        match self.peek() {
+            Some(b'n') => Ok(b'\n'),
+            Some(b't') => Ok(b'\t'),
+            Some(b'r') => Ok(b'\r'),
+            Some(byte @ (b'"' | b'\\' | b'\'')) => Ok(byte),
+            _ => Err(Fault::new(line, "\\ must be followed by n, t, r, \\ or a quote")),
+        }
+    }
+
+    /// Parses a string without quotes, which has at least one byte.
+    fn bare(&mut self, is_key: bool) -> Result<Vec<u8>, Fault> {
+        let mut word = Vec::new();
+        while let Some(byte) = self.peek() {
+            let ends = match byte {
+                b'\n' | b'\r' | b',' | b';' | b'{' | b'}' | b'[' | b']' | b'"' | b'\'' | b' ' | b'\t' => true,
+                b':' | b'=' => is_key,
+                b'#' => word.is_empty(),
+                _ => false,
+            };
+            if ends {
+                break;
+            }
+            word.push(byte);
+            self.step();
+        }
+        if word.is_empty() {
+            return Err(Fault::new(self.line, "expected a word"));
+        }
+        Ok(word)
     }
 }

@@ -40,7 +40,7 @@ use crate::{
     },
     mesh::{
         core::{Core, Routing, Turn},
-        links::{Destination, GroupOfCore, To},
+        links::{Destination, RelayedRun, To},
     },
     routing::{
         matching::{self, Match},
@@ -319,12 +319,10 @@ impl Core {
     /// delivery if the turn's budget is used up.
     pub(crate) fn deliver_from_core(
         &mut self,
-        (account, is_imported): (u16, bool),
-        producer: Producer,
-        group: Option<GroupOfCore<'_>>,
-        run: &Run<'_>,
+        relayed: &RelayedRun<'_>,
         begun: Option<Box<SuspendedDelivery>>,
     ) -> Option<Box<SuspendedDelivery>> {
+        let &RelayedRun { account, is_imported, producer, group, ref run } = relayed;
         let root = self.routing.subjects.root_of(account);
         let deals = self.routing.subjects.abroad.has_imports(account);
         let of =

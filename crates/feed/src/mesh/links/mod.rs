@@ -37,7 +37,7 @@ use crate::{
     routing::trie::{HubId, HubMask, tokens_of},
 };
 
-pub(crate) use records::{Destination, GroupOfCore, Record, Records, To};
+pub(crate) use records::{Destination, GroupOfCore, Record, Records, RelayedRun, To};
 use records::{
     HOLD, HUB_INTEREST, HUB_LOOP, HUB_MEMBERS, HUB_RUN, HUBS_UP, IMPORTED_RUN, INTEREST, MEMBERS, NO_HEADER,
     RELEASE, RUN, number, put_bytes, put_number, put_producer,

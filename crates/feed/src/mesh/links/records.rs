@@ -41,6 +41,18 @@ pub(crate) struct GroupOfCore<'a> {
     pub(crate) known: CoreMask,
 }
 
+/// Messages that a producer of the sending core has published: for all subscribers outside of queue groups, or
+/// each for one member of a group.
+#[derive(Debug)]
+pub(crate) struct RelayedRun<'a> {
+    pub(crate) account: u16,
+    /// The messages arrived through a service import.
+    pub(crate) is_imported: bool,
+    pub(crate) producer: Producer,
+    pub(crate) group: Option<GroupOfCore<'a>>,
+    pub(crate) run: Run<'a>,
+}
+
 /// A record of a batch.
 #[derive(Debug)]
 pub(crate) enum Record<'a> {
@@ -48,8 +60,8 @@ pub(crate) enum Record<'a> {
     Interest { account: u16, pattern: &'a [u8], has: bool },
     /// The sender has this many members of a queue group.
     Members { account: u16, pattern: &'a [u8], queue: &'a [u8], count: u32 },
-    /// Messages: either for all subscribers outside of queue groups, or each for one member of a group.
-    Run { account: u16, is_imported: bool, producer: Producer, group: Option<GroupOfCore<'a>>, run: Run<'a> },
+    /// Messages for the receiver's subscribers.
+    Run(RelayedRun<'a>),
     /// A consumer holds a producer of the receiver.
     Hold(Producer),
     /// A consumer releases a producer of the receiver.
@@ -169,7 +181,7 @@ impl<'a> Iterator for Records<'a> {
                     let hub = HubId::try_from(of).unwrap_or_else(|_| panic!("invalid hub {of} in a batch"));
                     return Some(Record::ToHub { hub, queues: queue, producer, run });
                 }
-                Record::Run { account: of, is_imported, producer, group, run }
+                Record::Run(RelayedRun { account: of, is_imported, producer, group, run })
             }
             HOLD => Record::Hold(self.producer()),
             RELEASE => Record::Release(self.producer()),
