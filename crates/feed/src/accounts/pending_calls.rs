@@ -53,13 +53,20 @@ pub(crate) struct Requests {
     next: u64,
 }
 
+/// Accounts between which an answer passes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AnswerRoute {
+    /// Account in which the answer is published.
+    pub(crate) at: u16,
+    /// Account to which the answer is forwarded.
+    pub(crate) to: u16,
+}
+
 /// A pending request.
 #[derive(Debug, Clone)]
 pub(crate) struct Request {
-    /// Account in which the answer is published.
-    pub(crate) at: u16,
-    /// Account to which the answer is forwarded, and the reply subject there.
-    pub(crate) to: u16,
+    pub(crate) route: AnswerRoute,
+    /// Reply subject in the account to which the answer is forwarded.
     pub(crate) reply: Rc<[u8]>,
     pub(crate) taken: Rc<ServiceImport>,
     /// Connection number of the requesting client; never reused.
@@ -109,7 +116,7 @@ impl Requests {
     /// Records a request and starts the time limit for its answer.
     pub(crate) fn open(
         &mut self,
-        (at, to): (u16, u16),
+        route: AnswerRoute,
         reply: &[u8],
         taken: &Rc<ServiceImport>,
         cid: u64,
@@ -136,7 +143,7 @@ impl Requests {
             }
         };
         let due_ms = now_ms.saturating_add(time_of(taken));
-        let request = Request { at, to, reply: reply.into(), taken: Rc::clone(taken), cid, due_ms };
+        let request = Request { route, reply: reply.into(), taken: Rc::clone(taken), cid, due_ms };
         self.open.insert(token, request);
         self.due.insert((due_ms, token));
         self.bytes += price;
@@ -161,9 +168,9 @@ impl Requests {
 
     /// Returns the pending request that an answer published in the account `at` belongs to.
     pub(crate) fn find(&self, token: u64, at: u16, now_ms: u64) -> Option<&Request> {
-        self.open
-            .get(&token)
-            .filter(|request| request.at == at && request.due_ms > now_ms && !request.taken.is_gone.get())
+        self.open.get(&token).filter(|request| {
+            request.route.at == at && request.due_ms > now_ms && !request.taken.is_gone.get()
+        })
     }
 
     /// Notes that an answer was forwarded. The last answer closes the request; any other restarts its time.
@@ -242,6 +249,7 @@ mod tests {
     use crate::accounts::identity::{Service, ServiceExport, Target};
 
     const BYTES_MAX: usize = 64 << 20;
+    const ROUTE: AnswerRoute = AnswerRoute { at: 2, to: 3 };
 
     fn taken(response: Response, seconds: u64) -> Rc<ServiceImport> {
         let service = ServiceExport { response, threshold: Duration::from_secs(seconds) };
@@ -252,7 +260,7 @@ mod tests {
     }
 
     fn open(requests: &mut Requests, taken: &Rc<ServiceImport>, cid: u64, now_ms: u64) -> u64 {
-        match requests.open((2, 3), b"inbox", taken, cid, now_ms) {
+        match requests.open(ROUTE, b"inbox", taken, cid, now_ms) {
             OpenOutcome::Open { token, .. } => token,
             OpenOutcome::Refused => panic!("there is room"),
         }
@@ -312,7 +320,7 @@ mod tests {
         let mut first = None;
         let refused = loop {
             now_ms += 1;
-            match requests.open((2, 3), b"inbox", &taken, 1, now_ms) {
+            match requests.open(ROUTE, b"inbox", &taken, 1, now_ms) {
                 OpenOutcome::Open { token, forgot } => {
                     assert!(!forgot, "it is told instead");
                     first = first.or(Some(token));
@@ -321,7 +329,7 @@ mod tests {
             }
         };
         assert_eq!(refused, requests.bytes_max / (REQUEST_BYTES + 5));
-        let opened = requests.open((2, 3), b"inbox", &taken, 2, now_ms);
+        let opened = requests.open(ROUTE, b"inbox", &taken, 2, now_ms);
         assert!(matches!(opened, OpenOutcome::Open { forgot: true, .. }), "{opened:?}");
         let first = first.expect("there was one");
         assert!(requests.find(first, 2, 2).is_none(), "the oldest made room");

@@ -25,7 +25,7 @@ use crate::{
         identity::{AccountId, MappingResult, Target},
         imports::ServiceImport,
         info_header::{WHO_ASKS, has_who_asks, with_line, without_who_asks},
-        pending_calls::{OpenOutcome, Request},
+        pending_calls::{AnswerRoute, OpenOutcome, Request},
         service_chain::{Level, Message, RequestInfo, ServiceImportChain, Way},
     },
     client::connection::Connection,
@@ -138,9 +138,7 @@ impl Core {
                 if self.is_turn_over() {
                     return None;
                 }
-                let at = level.at;
-                let from = crossing.levels[0].of.account;
-                let next = self.step((level, from), &here.one(at), at, &way, depth);
+                let next = self.next_level(crossing, &here.one(level.at), &way);
                 let count = here.count();
                 let level = &mut crossing.levels[depth];
                 level.at += 1;
@@ -177,22 +175,16 @@ impl Core {
         ways
     }
 
-    /// Builds the next level for a message that is forwarded to this destination.
-    fn step(
-        &mut self,
-        (from, published_in): (&Level, u16),
-        one: &Run<'_>,
-        at: usize,
-        way: &Way,
-        depth: usize,
-    ) -> Option<Level> {
+    /// Builds the next level for a message of the deepest level that is forwarded to this destination.
+    fn next_level(&mut self, crossing: &ServiceImportChain, one: &Run<'_>, way: &Way) -> Option<Level> {
         self.turn.work.add(work::SUBSCRIBE + (one.bytes.len() / 1024) as u64);
-        if depth + 1 >= LEVELS_MAX {
+        if crossing.levels.len() >= LEVELS_MAX {
             return None;
         }
+        let (published, from) = (crossing.levels.first()?, crossing.levels.last()?);
         match way {
-            Way::Service(taken) => self.ask(from, published_in, one, at, taken),
-            Way::Answer(token) => self.answer(from, one, at, *token),
+            Way::Service(taken) => self.ask(from, published.of.account, one, from.at, taken),
+            Way::Answer(token) => self.answer(from, one, from.at, *token),
         }
     }
 
@@ -225,7 +217,8 @@ impl Core {
                 subject = mapped;
             }
         }
-        let asks = self.ask_for_answer(from, one, taken, (service.exporter, service.importer))?;
+        let route = AnswerRoute { at: service.exporter, to: service.importer };
+        let asks = self.ask_for_answer(from, one, taken, route)?;
         let who = self.who_asks(from, published_in, one, taken);
         let of = self.origin_in(service.exporter, &from.of);
         let message = match who {
@@ -246,9 +239,9 @@ impl Core {
             self.count(Counter::AnswersLost);
             return None;
         }
-        let Request { at: exporter, to: importer, reply, taken, .. } = request;
+        let Request { route: AnswerRoute { at: exporter, to: importer }, reply, taken, .. } = request;
         // An answer may have a reply subject itself.
-        let asks = self.ask_for_answer(from, one, &taken, (importer, exporter))?;
+        let asks = self.ask_for_answer(from, one, &taken, AnswerRoute { at: importer, to: exporter })?;
         let of = self.origin_in(importer, &from.of);
         let message = match asks {
             None if !has_who_asks(header_of(one)) => Message::Renamed { subject: reply.to_vec().into(), at },
@@ -268,14 +261,14 @@ impl Core {
         from: &Level,
         one: &Run<'_>,
         taken: &Rc<ServiceImport>,
-        (at, to): (u16, u16),
+        route: AnswerRoute,
     ) -> Option<Option<u64>> {
         if one.reply.is_empty() {
             return Some(None);
         }
         let was_empty = self.routing.requests.len() == 0;
         let opened =
-            self.routing.requests.open((at, to), one.reply, taken, from.of.producer.cid, self.turn.now_ms);
+            self.routing.requests.open(route, one.reply, taken, from.of.producer.cid, self.turn.now_ms);
         self.observers.counters.set(Counter::RequestsOpen, self.routing.requests.len() as u64);
         if was_empty {
             // Wakes the housekeeping, which closes the request when it expires.
