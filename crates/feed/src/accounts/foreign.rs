@@ -41,7 +41,8 @@ impl Subjects {
         account: u16,
         next: &mut usize,
         memory: &mut Option<Charge>,
-        (work, links): (&mut Work, &mut Links),
+        work: &mut Work,
+        links: &mut Links,
     ) -> Result<bool, NoRoomAbroad> {
         let exchange = self.abroad.exchange.clone();
         let Some(imports) = exchange.as_ref().and_then(|exchange| exchange.of(account)) else {
@@ -68,9 +69,8 @@ impl Subjects {
             {
                 return Err(NoRoomAbroad);
             }
-            let root = self.root_of(stream.exporter);
             let subscription = Subscription::new(FOREIGN, b""[..].into(), queue.is_some());
-            let foreign = self.enter((stream.exporter, root), &there, queue.as_deref(), subscription, links);
+            let foreign = self.enter(stream.exporter, &there, queue.as_deref(), subscription, links);
             self.abroad.foreign.insert(foreign, Foreign { of: sub, stream: Arc::clone(stream) });
             self.abroad.of.entry(sub).or_default().push(foreign);
             self.counters.add(Counter::ImportedSubscriptions, 1);
@@ -85,7 +85,8 @@ impl Subjects {
         &mut self,
         sub: SubId,
         memory: &mut Option<Charge>,
-        (work, links): (&mut Work, &mut Links),
+        work: &mut Work,
+        links: &mut Links,
     ) -> bool {
         if self.abroad.of.is_empty() {
             return true;
@@ -120,8 +121,8 @@ impl Subjects {
         }
         let Connection { sids, account, subscription_memory: memory, .. } = connection;
         for &sub in &*sids {
-            self.unfollow_some(sub, memory, (&mut work, links));
-            if self.follow_some(sub, *account, &mut 0, memory, (&mut work, links)).is_err() {
+            self.unfollow_some(sub, memory, &mut work, links);
+            if self.follow_some(sub, *account, &mut 0, memory, &mut work, links).is_err() {
                 self.counters.add(Counter::ImportedSubscriptionsRefused, 1);
             }
         }
@@ -212,9 +213,8 @@ impl Subjects {
         let deals = self.abroad.exchange.as_ref().map_or(0, |exchange| exchange.deals().len());
         for account in (0..=u16::MAX).take(deals) {
             if self.abroad.has_imports(account) && !self.abroad.answers.contains_key(&account) {
-                let root = self.root_of(account);
                 let subscription = Subscription::new(FOREIGN, b""[..].into(), false);
-                let sub = self.enter((account, root), pattern, None, subscription, links);
+                let sub = self.enter(account, pattern, None, subscription, links);
                 self.abroad.answers.insert(account, sub);
             }
         }

@@ -105,13 +105,7 @@ impl Tellers {
     }
 
     /// Announces to hubs how many members a queue group has on all cores.
-    pub(crate) fn members(
-        &mut self,
-        account: u16,
-        node: NodeId,
-        (pattern, queue): (&[u8], &[u8]),
-        count: usize,
-    ) {
+    pub(crate) fn members(&mut self, account: u16, node: NodeId, pattern: &[u8], queue: &[u8], count: usize) {
         for teller in self.all.iter_mut().filter(|teller| teller.account == account) {
             if node < teller.told_below && teller.members(pattern, queue, count) {
                 self.is_waiting = true;
@@ -180,8 +174,8 @@ mod tests {
         tellers.wanted(7, 9, b"a", true);
         tellers.wanted(7, 10, b"later", true);
         tellers.wanted(0, 9, b"another", true);
-        tellers.members(7, 1, (b"b", b"q"), 2);
-        tellers.members(7, 1, (b"b", b"q"), 0);
+        tellers.members(7, 1, b"b", b"q", 2);
+        tellers.members(7, 1, b"b", b"q", 0);
         tellers.wanted(7, 9, b"$KV.b.k", true);
         tellers.wanted(7, 9, b"a", false);
         let teller = tellers.of(3).expect("it is there");

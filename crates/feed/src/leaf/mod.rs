@@ -150,7 +150,7 @@ async fn join(local: &Rc<Local>, seed: &Arc<Seed>, address: &Address, changed: &
             return (false, Trouble::NotConfigured);
         }
         core.turn.now_ms = clock::monotonic_ms();
-        let id = core.enter_hub(seed, (writer, transport, peer), &info);
+        let id = core.enter_hub(seed, writer, transport, peer, &info);
         core.end_turn();
         id
     };

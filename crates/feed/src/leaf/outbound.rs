@@ -66,7 +66,7 @@ impl Core {
                 Some(account) if account == of.account => is_sent |= self.send_to_hub(hub, &queues, of, run),
                 Some(account) => {
                     let is_for_all = hubs & 1 << hub != 0;
-                    is_sent |= self.send_abroad_to_hub((hub, account), (is_for_all, &queues), of, run);
+                    is_sent |= self.send_abroad_to_hub(hub, account, &queues, is_for_all, of, run);
                 }
                 // A reload has just removed the hub.
                 None => {}
@@ -94,8 +94,10 @@ impl Core {
     /// `is_for_all`: the hub also has subscribers outside of queue groups.
     fn send_abroad_to_hub(
         &mut self,
-        (hub, account): (HubId, u16),
-        (is_for_all, queues): (bool, &[u8]),
+        hub: HubId,
+        account: u16,
+        queues: &[u8],
+        is_for_all: bool,
         of: &Origin,
         run: &Run<'_>,
     ) -> bool {

@@ -84,8 +84,8 @@ impl Local {
                 Message::Batch { from, records, weight } => {
                     self.take_batch(core, From::Core { core: from, records, weight });
                 }
-                Message::Spent { from, buffer, bytes, weight } => {
-                    let resumed = core.links.came_back(from, buffer, (bytes, weight));
+                Message::Spent { from, buffer } => {
+                    let resumed = core.links.came_back(from, buffer);
                     core.outputs.resume(resumed);
                 }
                 Message::Accept(socket, address, door) => {
@@ -266,7 +266,7 @@ fn apply_record(core: &mut Core, from: usize, record: &Record<'_>) {
             core.routing.subjects.apply_hub_interest(hub, account, pattern, has);
         }
         Record::HubMembers { hub, account, pattern, queue, count } => {
-            core.routing.subjects.apply_hub_members(hub, account, (pattern, queue), count);
+            core.routing.subjects.apply_hub_members(hub, account, pattern, queue, count);
         }
         Record::HubLoop { hub, connection } => core.close_for_loop(hub, connection),
         Record::HubsUp { mask, up } => core.hubs.up = core.hubs.up & !mask | up,

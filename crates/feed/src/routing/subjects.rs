@@ -189,7 +189,7 @@ impl Subjects {
     ) -> SubId {
         let Wish { pattern, queue, sid, is_filtered } = wish;
         let subscription = Subscription { is_filtered, ..Subscription::new(id, sid.into(), queue.is_some()) };
-        let sub = self.enter((connection.account, connection.root), pattern, queue, subscription, links);
+        let sub = self.enter(connection.account, pattern, queue, subscription, links);
         let (seed, subscriptions) = (self.trie.seed(), &self.subscriptions);
         connection.sids.insert_unique(sid_hash(seed, sid), sub, |&id| sid_hash(seed, &subscriptions[id].sid));
         self.counters.add(Counter::Subscriptions, 1);
@@ -202,12 +202,13 @@ impl Subjects {
     /// Adds a subscription to its node, and tells the other cores.
     pub(crate) fn enter(
         &mut self,
-        (account, root): (u16, NodeId),
+        account: u16,
         pattern: &[u8],
         queue: Option<&[u8]>,
         subscription: Subscription,
         links: &mut Links,
     ) -> SubId {
+        let root = self.root_of(account);
         let node = self.trie.insert(root, pattern);
         let sub = self.subscriptions.insert(Subscription { node, ..subscription });
         match queue {
@@ -234,7 +235,7 @@ impl Subjects {
                 }
                 if links.tellers.listen(account) {
                     let members = self.trie.group_mut(node, group).members_everywhere();
-                    links.tellers.members(account, node, (pattern, queue), members);
+                    links.tellers.members(account, node, pattern, queue, members);
                 }
             }
         }
@@ -336,7 +337,7 @@ impl Subjects {
                 self.trie.walked(tokens_of(&pattern));
                 let state = self.trie.group_mut(node, group);
                 links.members(account, &pattern, &state.name, state.members.len());
-                links.tellers.members(account, node, (&pattern, &state.name), state.members_everywhere());
+                links.tellers.members(account, node, &pattern, &state.name, state.members_everywhere());
             }
             self.drop_group_if_empty(node, group);
         } else {
@@ -428,7 +429,7 @@ impl Subjects {
             #[expect(clippy::cast_possible_truncation, reason = "there are at most 64 cores")]
             group.remote.push((from as u16, count));
         }
-        links.tellers.members(account, node, (pattern, queue), group.members_everywhere());
+        links.tellers.members(account, node, pattern, queue, group.members_everywhere());
         self.drop_group_if_empty(node, place);
         self.trie.prune(node);
     }
@@ -453,7 +454,8 @@ impl Subjects {
         &mut self,
         hub: HubId,
         account: u16,
-        (pattern, queue): (&[u8], &[u8]),
+        pattern: &[u8],
+        queue: &[u8],
         count: u32,
     ) {
         let root = self.root_of(account);

@@ -119,8 +119,8 @@ impl Core {
             None => true,
             Some(UnderWay::Following { sub, next }) => {
                 let (sub, memory) = (*sub, &mut connection.subscription_memory);
-                let paying = (&mut self.turn.work, &mut self.links);
-                match self.routing.subjects.follow_some(sub, connection.account, next, memory, paying) {
+                let Self { routing: Routing { subjects, .. }, turn: Turn { work, .. }, links, .. } = self;
+                match subjects.follow_some(sub, connection.account, next, memory, work, links) {
                     Ok(is_all) => {
                         if is_all {
                             connection.under_way = None;
@@ -147,8 +147,7 @@ impl Core {
     pub(crate) fn end_subscription(&mut self, id: ConnId, sub: SubId) -> bool {
         let Self { outputs, links, routing: Routing { subjects, .. }, turn: Turn { work, .. }, .. } = self;
         let connection = &mut *outputs.connections[id];
-        if !subjects.unfollow_some(sub, &mut connection.subscription_memory, (work, links))
-            || work.lacks(WALKS)
+        if !subjects.unfollow_some(sub, &mut connection.subscription_memory, work, links) || work.lacks(WALKS)
         {
             return false;
         }

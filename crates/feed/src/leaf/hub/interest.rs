@@ -16,6 +16,13 @@ use crate::{
     routing::{subjects::Subjects, trie::HubId},
 };
 
+/// Interest of a hub's subscribers: in a pattern, outside of queue groups or as members of one.
+#[derive(Debug, Clone, Copy)]
+struct Interest<'a> {
+    pattern: &'a [u8],
+    queue: Option<&'a [u8]>,
+}
+
 impl Core {
     /// Records a hub's interest in a pattern, with or without a queue group.
     pub(in crate::leaf) fn hear_interest(
@@ -65,7 +72,8 @@ impl Core {
         let hub = self.hubs.own(of);
         let account = hub.seed.account;
         let (queue, members) = (queue.map(|(queue, _)| queue), queue.map_or(1, |(_, members)| members));
-        let key = key_of(pattern, queue);
+        let interest = Interest { pattern, queue };
+        let key = interest.key();
         let before = hub.heard.get(&key).copied();
         if before.is_none() && hub.heard.len() >= HEARD_MAX {
             self.count(Counter::LeafInterestRefused);
@@ -78,26 +86,20 @@ impl Core {
         if before.is_none() {
             self.observers.counters.add(Counter::LeafInterest, 1);
         }
-        self.set_wanted(of, account, (pattern, queue), members);
-        self.add_hub_imports(of, (pattern, queue), members, before.is_none());
+        self.set_wanted(of, account, interest, members);
+        self.add_hub_imports(of, interest, members, before.is_none());
     }
 
-    /// Tells all cores how many subscribers a hub has for a pattern, with or without a queue group; 0 for
-    /// none.
-    fn set_wanted(
-        &mut self,
-        of: HubId,
-        account: u16,
-        (pattern, queue): (&[u8], Option<&[u8]>),
-        members: u32,
-    ) {
+    /// Tells all cores how many subscribers with an interest a hub has; 0 for none.
+    fn set_wanted(&mut self, of: HubId, account: u16, interest: Interest<'_>, members: u32) {
+        let Interest { pattern, queue } = interest;
         match queue {
             None => {
                 self.routing.subjects.apply_hub_interest(of, account, pattern, members > 0);
                 self.links.hub_interest(of, account, pattern, members > 0);
             }
             Some(queue) => {
-                self.routing.subjects.apply_hub_members(of, account, (pattern, queue), members);
+                self.routing.subjects.apply_hub_members(of, account, pattern, queue, members);
                 self.links.hub_members(of, account, pattern, queue, members);
             }
         }
@@ -106,17 +108,12 @@ impl Core {
 
     /// Translates a hub's interest in a pattern of its own account into interest in the streams that the
     /// account imports.
-    fn add_hub_imports(
-        &mut self,
-        of: HubId,
-        (pattern, queue): (&[u8], Option<&[u8]>),
-        members: u32,
-        is_new: bool,
-    ) {
+    fn add_hub_imports(&mut self, of: HubId, interest: Interest<'_>, members: u32, is_new: bool) {
         let account = self.hubs.own(of).seed.account;
-        for (stream, there) in self.routing.subjects.abroad.reached(account, pattern) {
+        for (stream, there) in self.routing.subjects.abroad.reached(account, interest.pattern) {
             self.turn.work.add(work::SUBSCRIBE);
-            let key = (stream.exporter, key_of(&there, queue));
+            let there = Interest { pattern: &there, ..interest };
+            let key = (stream.exporter, there.key());
             let abroad = &mut self.hubs.own(of).abroad;
             let has_room = abroad.len() < HEARD_MAX;
             match abroad.entry(key) {
@@ -127,22 +124,23 @@ impl Core {
                     continue;
                 }
             }
-            self.set_wanted(of, stream.exporter, (&there, queue), members);
+            self.set_wanted(of, stream.exporter, there, members);
         }
     }
 
     /// Withdraws the interest in imported streams that resulted from a hub's pattern.
-    fn remove_hub_imports(&mut self, of: HubId, (pattern, queue): (&[u8], Option<&[u8]>)) {
+    fn remove_hub_imports(&mut self, of: HubId, interest: Interest<'_>) {
         let account = self.hubs.own(of).seed.account;
-        for (stream, there) in self.routing.subjects.abroad.reached(account, pattern) {
+        for (stream, there) in self.routing.subjects.abroad.reached(account, interest.pattern) {
             self.turn.work.add(work::SUBSCRIBE);
-            let key = (stream.exporter, key_of(&there, queue));
+            let there = Interest { pattern: &there, ..interest };
+            let key = (stream.exporter, there.key());
             let abroad = &mut self.hubs.own(of).abroad;
             let Some(left) = abroad.get_mut(&key) else { continue };
             *left -= 1;
             if *left == 0 {
                 abroad.remove(&key);
-                self.set_wanted(of, stream.exporter, (&there, queue), 0);
+                self.set_wanted(of, stream.exporter, there, 0);
             }
         }
     }
@@ -156,12 +154,12 @@ impl Core {
             let before = std::mem::take(&mut self.hubs.own(of).abroad);
             let heard = std::mem::take(&mut self.hubs.own(of).heard);
             for (key, members) in &heard {
-                self.add_hub_imports(of, parts_of(key), *members, true);
+                self.add_hub_imports(of, Interest::of_key(key), *members, true);
             }
             self.hubs.own(of).heard = heard;
             for (account, key) in before.into_keys() {
                 if !self.hubs.own(of).abroad.contains_key(&(account, key.clone())) {
-                    self.set_wanted(of, account, parts_of(&key), 0);
+                    self.set_wanted(of, account, Interest::of_key(&key), 0);
                 }
             }
         }
@@ -185,13 +183,13 @@ impl Core {
         queue: Option<&[u8]>,
     ) {
         self.turn.work.add(work::SUBSCRIBE);
-        let key = key_of(pattern, queue);
+        let interest = Interest { pattern, queue };
         let hub = self.hubs.own(of);
         let account = hub.seed.account;
-        if hub.heard.remove(&key).is_some() {
+        if hub.heard.remove(&interest.key()).is_some() {
             self.observers.counters.sub(Counter::LeafInterest, 1);
-            self.set_wanted(of, account, (pattern, queue), 0);
-            self.remove_hub_imports(of, (pattern, queue));
+            self.set_wanted(of, account, interest, 0);
+            self.remove_hub_imports(of, interest);
             self.pause_if_full(id);
         }
     }
@@ -210,22 +208,25 @@ impl Core {
 
     /// Removes a lost hub's interest under one key from all cores' tries.
     pub(in crate::leaf) fn forget_wanted(&mut self, of: HubId, account: u16, key: &[u8]) {
-        self.set_wanted(of, account, parts_of(key), 0);
+        self.set_wanted(of, account, Interest::of_key(key), 0);
     }
 }
 
-fn key_of(pattern: &[u8], queue: Option<&[u8]>) -> Box<[u8]> {
-    match queue {
-        None => pattern.into(),
-        Some(queue) => [pattern, b" ", queue].concat().into(),
+impl<'a> Interest<'a> {
+    /// Returns the key of the interest in a hub's tables.
+    fn key(self) -> Box<[u8]> {
+        match self.queue {
+            None => self.pattern.into(),
+            Some(queue) => [self.pattern, b" ", queue].concat().into(),
+        }
     }
-}
 
-/// Splits a key built by [`key_of`] into pattern and queue group. (Neither can contain a space.)
-fn parts_of(key: &[u8]) -> (&[u8], Option<&[u8]>) {
-    match memchr::memchr(b' ', key) {
-        None => (key, None),
-        Some(blank) => (&key[..blank], Some(&key[blank + 1..])),
+    /// Splits a key built by [`Interest::key`] into pattern and queue group. (Neither can contain a space.)
+    fn of_key(key: &'a [u8]) -> Self {
+        match memchr::memchr(b' ', key) {
+            None => Self { pattern: key, queue: None },
+            Some(blank) => Self { pattern: &key[..blank], queue: Some(&key[blank + 1..]) },
+        }
     }
 }
 

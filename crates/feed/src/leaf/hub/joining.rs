@@ -32,7 +32,9 @@ impl Core {
     pub(in crate::leaf) fn enter_hub(
         &mut self,
         seed: &Seed,
-        (writer, transport, peer): (Writer, Transport, SocketAddr),
+        writer: Writer,
+        transport: Transport,
+        peer: SocketAddr,
         info: &Info,
     ) -> ConnId {
         let root = self.routing.subjects.root_of(seed.account);

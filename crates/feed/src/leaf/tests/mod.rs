@@ -72,7 +72,7 @@ impl World {
             let id = {
                 let core = &mut *world.locals[at].core.borrow_mut();
                 core.hubs.begin(seed);
-                let id = core.enter_hub(seed, (Writer::Task, Transport::default(), NOWHERE), &info);
+                let id = core.enter_hub(seed, Writer::Task, Transport::default(), NOWHERE, &info);
                 core.outputs.marks = crate::delivery::backlog::Marks::of(1 << 30);
                 while !core.announce_some(seed.hub) {}
                 core.end_turn();

@@ -72,7 +72,7 @@ pub(crate) enum Message {
     /// A batch of records; see [`Record`].
     Batch { from: usize, records: Vec<u8>, weight: usize },
     /// The buffer of a processed batch, returned to its sender.
-    Spent { from: usize, buffer: Vec<u8>, bytes: usize, weight: usize },
+    Spent { from: usize, buffer: EmptyBuffer },
     /// A connection that the receiving core is to serve.
     Accept(std::net::TcpStream, SocketAddr, Door),
     /// A request for a part of the monitoring data.
@@ -81,6 +81,15 @@ pub(crate) enum Message {
     Publish(crate::delivery::batch::Batch),
     /// New settings.
     Reload(std::sync::Arc<Settings>),
+}
+
+/// Buffer of a batch whose records have been processed.
+pub(crate) struct EmptyBuffer {
+    buffer: Vec<u8>,
+    /// Bytes that the batch counted as while it was under way, its weight included.
+    bytes: usize,
+    /// Part of `bytes` that results from the weight of patterns.
+    weight: usize,
 }
 
 /// Links from one core to all others.
@@ -111,9 +120,8 @@ struct Link {
     /// Part of `bytes_under_way` that results from the weight of patterns.
     weight_under_way: usize,
     spare: Vec<Vec<u8>>,
-    /// Empty buffers to be returned to the sender, each with the bytes and the weight of the records that it
-    /// held.
-    returning: Vec<(Vec<u8>, usize, usize)>,
+    /// Buffers to be returned to the sender.
+    returning: Vec<EmptyBuffer>,
 }
 
 impl Link {
@@ -332,10 +340,10 @@ impl Links {
     fn send_all(&mut self) {
         for to in 0..self.links.len() {
             let link = &mut self.links[to];
-            while let Some((buffer, bytes, weight)) = link.returning.pop() {
-                let message = Message::Spent { from: self.index, buffer, bytes, weight };
-                if let Err(Message::Spent { buffer, bytes, weight, .. }) = self.sender.send(to, message) {
-                    link.returning.push((buffer, bytes, weight));
+            while let Some(buffer) = link.returning.pop() {
+                let message = Message::Spent { from: self.index, buffer };
+                if let Err(Message::Spent { buffer, .. }) = self.sender.send(to, message) {
+                    link.returning.push(buffer);
                     self.is_waiting = true;
                     break;
                 }
@@ -378,7 +386,7 @@ impl Links {
     pub(crate) fn give_back(&mut self, to: usize, mut buffer: Vec<u8>, weight: usize) {
         let bytes = buffer.len() + weight;
         buffer.clear();
-        self.links[to].returning.push((buffer, bytes, weight));
+        self.links[to].returning.push(EmptyBuffer { buffer, bytes, weight });
         self.is_waiting = true;
     }
 
@@ -386,8 +394,7 @@ impl Links {
     pub(crate) fn came_back(
         &mut self,
         from: usize,
-        buffer: Vec<u8>,
-        (bytes, weight): (usize, usize),
+        EmptyBuffer { buffer, bytes, weight }: EmptyBuffer,
     ) -> impl Iterator<Item = ConnId> {
         let link = &mut self.links[from];
         link.batches_under_way -= 1;

@@ -481,13 +481,13 @@ impl Trie {
                 open.listing = Some((node.tail, 0));
             }
             if node.star != NONE {
-                let next = self.match_label(node.star, 1, (subject, next), work);
+                let next = self.match_label(node.star, 1, subject, next, work);
                 open.nodes.extend(next.map(|next| (node.star, next)));
             }
             if node.literal_children > 0 {
                 let child = self.literal(at, &rest[..token_bytes]);
                 if child != NONE {
-                    let next = self.match_label(child, token_bytes, (subject, next), work);
+                    let next = self.match_label(child, token_bytes, subject, next, work);
                     open.nodes.extend(next.map(|next| (child, next)));
                 }
             }
@@ -502,7 +502,8 @@ impl Trie {
         &self,
         id: NodeId,
         first_token_bytes: usize,
-        (subject, offset): (&[u8], usize),
+        subject: &[u8],
+        offset: usize,
         work: &mut Work,
     ) -> Option<usize> {
         let label = &self.nodes[id].label[..];
