@@ -51,13 +51,11 @@ fn run<T: Item + Debug, L: FileLayout + Copy + Debug>(layout: L, steps: &[Step],
     for step in steps {
         match step {
             Step::Push(keys) => {
-                for &key in keys {
-                    match queue.push(item(key)) {
-                        Ok(()) => twin.push(item(key)),
-                        Err(refused) => {
-                            assert_eq!(refused.item, item(key));
-                            assert_eq!(twin.len(), CAPACITY);
-                        }
+                for key in keys.iter().map(|&key| item(key)) {
+                    let refused = queue.push(key).err().map(|refused| refused.item);
+                    assert_eq!(refused, (twin.len() == CAPACITY).then_some(key));
+                    if refused.is_none() {
+                        twin.push(key);
                     }
                 }
             }

@@ -3,7 +3,7 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use engine::bounded::{Bounds, Counters, Listener};
+use engine::bounded::{Bounds, Connection, Counters, Listener};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -29,33 +29,36 @@ fn bounds(places_max: usize) -> Bounds {
     }
 }
 
-/// Starts a server with a test protocol: `q` is a complete request, answered `a`; anything else is an
+/// Serves a connection in a test protocol: `q` is a complete request, answered `a`; anything else is an
 /// incomplete head.
+async fn serve(mut connection: Connection) {
+    let mut byte = [0];
+    while let Ok(1) = connection.read(&mut byte).await {
+        match byte[0] {
+            b'q' => {
+                connection.place().working();
+                if connection.write_all(b"a").await.is_err() {
+                    break;
+                }
+                connection.place().answered();
+            }
+            b'w' => connection.place().working(),
+            b'b' => connection.place().receiving(),
+            b'm' if connection.write_all(&vec![0; 64 << 20]).await.is_err() => break,
+            _ => {}
+        }
+    }
+}
+
+/// Starts a server whose connections are those of [`serve`].
 fn start(bounds: Bounds) -> (SocketAddr, Counters) {
     let socket = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let mut listener = Listener::new("test", socket, bounds).expect("a listener");
     let (address, counters) = (listener.local_addr().expect("an address"), listener.counters());
     tokio::spawn(async move {
         loop {
-            let (mut connection, _) = listener.accept().await;
-            tokio::spawn(async move {
-                let mut byte = [0];
-                while let Ok(1) = connection.read(&mut byte).await {
-                    match byte[0] {
-                        b'q' => {
-                            connection.place().working();
-                            if connection.write_all(b"a").await.is_err() {
-                                break;
-                            }
-                            connection.place().answered();
-                        }
-                        b'w' => connection.place().working(),
-                        b'b' => connection.place().receiving(),
-                        b'm' if connection.write_all(&vec![0; 64 << 20]).await.is_err() => break,
-                        _ => {}
-                    }
-                }
-            });
+            let (connection, _) = listener.accept().await;
+            tokio::spawn(serve(connection));
         }
     });
     (address, counters)

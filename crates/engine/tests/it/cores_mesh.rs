@@ -9,7 +9,7 @@ use std::{rc::Rc, time::Duration};
 
 use engine::cores::{
     Cores, CoresConfig, available,
-    mesh::{Mesh, MeshCounter},
+    mesh::{Mesh, MeshCounter, Receiver, Sender},
 };
 use tokio::runtime;
 
@@ -25,9 +25,50 @@ fn on_a_loop<T>(future: impl Future<Output = T>) -> T {
         .block_on(async { tokio::time::timeout(PATIENCE, future).await.expect("a message did not arrive") })
 }
 
+/// Sends a message, and waits as long as its ring is full.
+async fn send_when_there_is_room(sender: &Sender<Message>, to: usize, mut message: Message) {
+    while let Err(refused) = sender.send(to, message) {
+        message = refused;
+        sender.flush();
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Number of messages that each endpoint sends to each, itself included.
+const MESSAGES: u64 = 5_000;
+
+/// Sends everyone's messages, and flushes sometimes after one message, sometimes after many.
+async fn send_all(sender: &Sender<Message>, me: usize, count: usize) {
+    for number in 0..MESSAGES {
+        for to in 0..count {
+            send_when_there_is_room(sender, to, (me, number)).await;
+        }
+        if number % 7 == 0 || number % 100 > 90 {
+            sender.flush();
+            tokio::task::yield_now().await;
+        }
+    }
+    sender.flush();
+}
+
+/// Receives the messages of all, each once and in order.
+async fn receive_all(receiver: &mut Receiver<Message>, me: usize, count: usize) {
+    let mut next = vec![0; count];
+    let mut batch = Vec::new();
+    while next.iter().any(|&next| next < MESSAGES) {
+        let received = receiver.recv_batch(&mut batch).await;
+        assert_eq!(received, batch.len());
+        assert!((1..=count * 64).contains(&received));
+        for (from, number) in batch.drain(..) {
+            assert_eq!(number, next[from], "core {me}, from {from}");
+            next[from] += 1;
+        }
+    }
+    assert_eq!(receiver.try_recv_batch(&mut batch), 0, "core {me} got more than was sent");
+}
+
 #[test]
-fn every_message_arrives_once_and_in_order() {
-    const MESSAGES: u64 = 5_000;
+fn every_message_of_everyone_arrives_once_and_in_order() {
     let mesh = Mesh::<Message>::new(3, 1, 64).unwrap();
     let counters = mesh.counters();
     let endpoints = mesh.into_endpoints();
@@ -40,43 +81,7 @@ fn every_message_arrives_once_and_in_order() {
             std::thread::spawn(move || {
                 let (sender, mut receiver) = endpoint.split();
                 on_a_loop(async move {
-                    let send = async {
-                        for number in 0..MESSAGES {
-                            for to in 0..count {
-                                let mut message = (me, number);
-                                while let Err(refused) = sender.send(to, message) {
-                                    message = refused;
-                                    sender.flush();
-                                    tokio::task::yield_now().await;
-                                }
-                            }
-                            // Flushes sometimes after one message, sometimes after many.
-                            if number % 7 == 0 || number % 100 > 90 {
-                                sender.flush();
-                                tokio::task::yield_now().await;
-                            }
-                        }
-                        sender.flush();
-                    };
-                    let receive = async {
-                        let mut next = vec![0; count];
-                        let mut batch = Vec::new();
-                        while next.iter().any(|&next| next < MESSAGES) {
-                            let received = receiver.recv_batch(&mut batch).await;
-                            assert_eq!(received, batch.len());
-                            assert!((1..=count * 64).contains(&received));
-                            for (from, number) in batch.drain(..) {
-                                assert_eq!(number, next[from], "core {me}, from {from}");
-                                next[from] += 1;
-                            }
-                        }
-                        assert_eq!(
-                            receiver.try_recv_batch(&mut batch),
-                            0,
-                            "core {me} got more than was sent"
-                        );
-                    };
-                    tokio::join!(send, receive);
+                    tokio::join!(send_all(&sender, me, count), receive_all(&mut receiver, me, count));
                 });
             })
         })

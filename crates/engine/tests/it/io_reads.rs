@@ -264,6 +264,15 @@ fn a_hung_disk_holds_buffers_but_no_waiter() {
     assert_eq!(disk.reads.lock().unwrap()[&(0, 512)], 2);
 }
 
+/// Begins twenty reads at once, the first at `from`, and compares what each of them reads.
+async fn read_twenty(reads: &Reads, from: u64) {
+    let pending: Vec<(u64, PendingRead)> =
+        (0..20).map(|n| (from + n * 3_000, reads.read(extent(from + n * 3_000, 2_000)).unwrap())).collect();
+    for (at, pending) in pending {
+        assert!(bytes(pending).await.unwrap().iter().copied().eq((at..at + 2_000).map(byte)));
+    }
+}
+
 #[test]
 fn two_cores_share_helpers_without_mixing_answers() {
     let disk = Disk::new(1 << 22);
@@ -274,15 +283,7 @@ fn two_cores_share_helpers_without_mixing_answers() {
             scope.spawn(move || {
                 core(&reads, &mut completions, async {
                     for round in 0..40_u64 {
-                        let from = round * 31_000 + core_number as u64 * 7;
-                        let pending: Vec<(u64, PendingRead)> = (0..20)
-                            .map(|n| (from + n * 3_000, reads.read(extent(from + n * 3_000, 2_000)).unwrap()))
-                            .collect();
-                        for (at, pending) in pending {
-                            assert!(
-                                bytes(pending).await.unwrap().iter().copied().eq((at..at + 2_000).map(byte))
-                            );
-                        }
+                        read_twenty(&reads, round * 31_000 + core_number as u64 * 7).await;
                     }
                 });
             });
