@@ -130,11 +130,13 @@ const fn flag_if(is_set: bool, flag: u8) -> u8 {
     if is_set { flag } else { 0 }
 }
 
+#[inline]
 fn bare(kind: u8, flags: u8, stream: u32, payload_bytes: usize) -> FrameHeader {
     assert!(payload_bytes < 1 << 24, "a frame's payload is shorter than 2^24 bytes");
     FrameHeader { length: payload_bytes as u32, kind, flags, stream }
 }
 
+#[inline]
 fn append(out: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, parts: &[&[u8]]) {
     let payload_bytes = parts.iter().map(|part| part.len()).sum();
     out.extend_from_slice(&bare(kind, flags, stream, payload_bytes).bytes());
