@@ -1,4 +1,5 @@
-//! Objects' records in the file: one to be appended, the location of one, and of a body that is sent from there.
+//! Objects' records in the file: one that is to be appended, the location of one, and of a body that is sent
+//! from there.
 
 use crate::{
     log::{Location, Reader},
