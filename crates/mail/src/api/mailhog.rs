@@ -75,21 +75,20 @@ fn put_in<M: Mailboxes>(routes: Routes<M>) -> Routes<M> {
     routes
         .group(
             "MailHog's API, v1 and v2",
-            "With http://HOST:PORT/mailhog as the base URL all of it; at the root GET /api/v1/messages is Mailpit's.",
+            "With http://HOST:PORT/mailhog as the base URL all of it; at the root GET /api/v1/messages is \
+             Mailpit's.",
         )
-        .get("/api/v2/messages", list::<M>, ("Mails with their content, newest first.", "start limit"))
-        .get(
-            "/api/v2/search",
-            find::<M>,
-            ("Mails from, to or containing something.", "kind query start limit"),
-        )
-        .get("/api/v1/messages/{id}", message::<M>, ("A mail with its content.", ""))
-        .delete("/api/v1/messages/{id}", delete::<M>, ("Deletes a mail.", ""))
-        .get("/api/v1/messages/{id}/download", raw::<M>, ("Its source.", ""))
-        .get("/api/v1/messages/{id}/mime/part/{part}/download", part::<M>, ("A part of a mail, decoded.", ""))
-        .get("/api/v1/events", events::<M>, ("Arrivals as server-sent events.", ""))
-        .get("/api/v2/websocket", websocket::<M>, ("Arrivals by WebSocket.", ""))
-        .get("/api/v2/outgoing-smtp", no_servers, ("The servers that mail may be released to: none.", ""))
+        .get("/api/v2/messages", list::<M>, "Mails with their content, newest first.")
+        .query("start limit")
+        .get("/api/v2/search", find::<M>, "Mails from, to or containing something.")
+        .query("kind query start limit")
+        .get("/api/v1/messages/{id}", message::<M>, "A mail with its content.")
+        .delete("/api/v1/messages/{id}", delete::<M>, "Deletes a mail.")
+        .get("/api/v1/messages/{id}/download", raw::<M>, "Its source.")
+        .get("/api/v1/messages/{id}/mime/part/{part}/download", part::<M>, "A part of a mail, decoded.")
+        .get("/api/v1/events", events::<M>, "Arrivals as server-sent events.")
+        .get("/api/v2/websocket", websocket::<M>, "Arrivals by WebSocket.")
+        .get("/api/v2/outgoing-smtp", no_servers, "The servers that mail may be released to: none.")
         .unlisted(GET, "/api/v2/jim", no_jim)
         .unlisted(POST, "/api/v2/jim", no_jim)
         .unlisted(PUT, "/api/v2/jim", no_jim)

@@ -11,7 +11,7 @@ use axum::{
 };
 use serde_json::{Value, json};
 
-use super::routes::{GET, Group, Routes};
+use super::routes::{GET, Group, Operation, Routes};
 use crate::{
     mailbox::mailboxes::Mailboxes,
     web::serve::{
@@ -50,29 +50,9 @@ fn document<M: Mailboxes>(app: &App<M>, groups: &[Group]) -> Json<Value> {
     let mut paths: BTreeMap<&str, Value> = BTreeMap::new();
     for group in groups {
         for operation in &group.operations {
-            let of_path = operation.path.split('{').skip(1).filter_map(|rest| rest.split('}').next());
-            let of_path = of_path.map(|name| {
-                json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" } })
-            });
-            let of_query = operation.parameters.split_whitespace().map(|name| {
-                json!({ "name": name, "in": "query", "required": false, "schema": { "type": "string" } })
-            });
             let method = operation.method.as_str().to_ascii_lowercase();
-            let mut described = json!({
-                "summary": operation.summary,
-                "operationId": format!("{method}{}", operation.path.replace(|c: char| !c.is_ascii_alphanumeric(), "_")),
-                "tags": [group.name],
-                "parameters": of_path.chain(of_query).collect::<Vec<_>>(),
-                "responses": {
-                    "200": { "description": "done" },
-                    "default": { "description": "{\"error\": what is wrong, on whose side, what would be right}" },
-                },
-            });
-            if matches!(operation.method, Method::POST | Method::PUT) {
-                described["requestBody"] =
-                    json!({ "content": { "application/json": { "schema": { "type": "object" } } } });
-            }
-            paths.entry(&operation.path).or_insert_with(|| json!({}))[&method] = described;
+            paths.entry(&operation.path).or_insert_with(|| json!({}))[&method] =
+                operation_object(group.name, operation, &method);
         }
     }
     Json(json!({
@@ -82,4 +62,29 @@ fn document<M: Mailboxes>(app: &App<M>, groups: &[Group]) -> Json<Value> {
         "components": { "securitySchemes": { "token": { "type": "apiKey", "in": "header", "name": "Authorization" } } },
         "security": [{}, { "token": [] }],
     }))
+}
+
+/// Returns the OpenAPI operation object of an operation; `tag` is the name of its group.
+fn operation_object(tag: &str, operation: &Operation, method: &str) -> Value {
+    let of_path = operation.path.split('{').skip(1).filter_map(|rest| rest.split('}').next());
+    let of_path = of_path
+        .map(|name| json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" } }));
+    let of_query = operation.parameters.split_whitespace().map(
+        |name| json!({ "name": name, "in": "query", "required": false, "schema": { "type": "string" } }),
+    );
+    let mut described = json!({
+        "summary": operation.summary,
+        "operationId": format!("{method}{}", operation.path.replace(|c: char| !c.is_ascii_alphanumeric(), "_")),
+        "tags": [tag],
+        "parameters": of_path.chain(of_query).collect::<Vec<_>>(),
+        "responses": {
+            "200": { "description": "done" },
+            "default": { "description": "{\"error\": what is wrong, on whose side, what would be right}" },
+        },
+    });
+    if matches!(operation.method, Method::POST | Method::PUT) {
+        described["requestBody"] =
+            json!({ "content": { "application/json": { "schema": { "type": "object" } } } });
+    }
+    described
 }

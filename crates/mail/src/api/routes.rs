@@ -33,8 +33,11 @@ pub(super) struct Operation {
     pub(super) parameters: &'static str,
 }
 
-/// Documentation of an operation: its summary, and its query parameters separated by blanks.
-pub(super) type OperationDoc = (&'static str, &'static str);
+/// A method, and the filter that selects its requests.
+pub(crate) struct RouteMethod {
+    method: Method,
+    filter: MethodFilter,
+}
 
 /// Router with the shared state.
 type ApiRouter<M> = Router<Arc<App<M>>>;
@@ -66,50 +69,58 @@ impl<M: Mailboxes> Routes<M> {
         self,
         path: &str,
         handler: H,
-        words: OperationDoc,
+        summary: &'static str,
     ) -> Self {
-        self.operation(GET, path, handler, words)
+        self.operation(GET, path, handler, summary)
     }
 
     pub(super) fn post<H: Handler<T, Arc<App<M>>>, T: 'static>(
         self,
         path: &str,
         handler: H,
-        words: OperationDoc,
+        summary: &'static str,
     ) -> Self {
-        self.operation(POST, path, handler, words)
+        self.operation(POST, path, handler, summary)
     }
 
     pub(super) fn put<H: Handler<T, Arc<App<M>>>, T: 'static>(
         self,
         path: &str,
         handler: H,
-        words: OperationDoc,
+        summary: &'static str,
     ) -> Self {
-        self.operation(PUT, path, handler, words)
+        self.operation(PUT, path, handler, summary)
     }
 
     pub(super) fn delete<H: Handler<T, Arc<App<M>>>, T: 'static>(
         self,
         path: &str,
         handler: H,
-        words: OperationDoc,
+        summary: &'static str,
     ) -> Self {
-        self.operation(DELETE, path, handler, words)
+        self.operation(DELETE, path, handler, summary)
     }
 
     fn operation<H: Handler<T, Arc<App<M>>>, T: 'static>(
         mut self,
-        asked: (Method, MethodFilter),
+        route: RouteMethod,
         path: &str,
         handler: H,
-        (summary, parameters): OperationDoc,
+        summary: &'static str,
     ) -> Self {
-        let method = asked.0.clone();
-        self = self.unlisted(asked, path, handler);
+        let method = route.method.clone();
+        self = self.unlisted(route, path, handler);
         let path = format!("{}{path}", self.base);
         let Some(group) = self.groups.last_mut() else { unreachable!("an operation belongs to a group") };
-        group.operations.push(Operation { method, path, summary, parameters });
+        group.operations.push(Operation { method, path, summary, parameters: "" });
+        self
+    }
+
+    /// Names the query parameters of the last operation, separated by blanks.
+    pub(super) fn query(mut self, parameters: &'static str) -> Self {
+        let last = self.groups.last_mut().and_then(|group| group.operations.last_mut());
+        let Some(operation) = last else { unreachable!("query parameters belong to an operation") };
+        operation.parameters = parameters;
         self
     }
 
@@ -117,7 +128,7 @@ impl<M: Mailboxes> Routes<M> {
     /// that does not exist here.
     pub(crate) fn unlisted<H: Handler<T, Arc<App<M>>>, T: 'static>(
         mut self,
-        (method, filter): (Method, MethodFilter),
+        RouteMethod { method, filter }: RouteMethod,
         path: &str,
         handler: H,
     ) -> Self {
@@ -146,10 +157,10 @@ impl<M: Mailboxes> Routes<M> {
 }
 
 /// GET, with the filter that also accepts HEAD.
-pub(crate) const GET: (Method, MethodFilter) = (Method::GET, MethodFilter::GET);
+pub(crate) const GET: RouteMethod = RouteMethod { method: Method::GET, filter: MethodFilter::GET };
 /// POST with its filter.
-pub(crate) const POST: (Method, MethodFilter) = (Method::POST, MethodFilter::POST);
+pub(crate) const POST: RouteMethod = RouteMethod { method: Method::POST, filter: MethodFilter::POST };
 /// PUT with its filter.
-pub(super) const PUT: (Method, MethodFilter) = (Method::PUT, MethodFilter::PUT);
+pub(super) const PUT: RouteMethod = RouteMethod { method: Method::PUT, filter: MethodFilter::PUT };
 /// DELETE with its filter.
-pub(super) const DELETE: (Method, MethodFilter) = (Method::DELETE, MethodFilter::DELETE);
+pub(super) const DELETE: RouteMethod = RouteMethod { method: Method::DELETE, filter: MethodFilter::DELETE };

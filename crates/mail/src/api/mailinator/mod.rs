@@ -59,12 +59,24 @@ const ENTRY_BYTES: usize = 512;
 /// Number of mails that `messages/*` returns.
 const LATEST: usize = 5;
 
+/// Paths of a domain and of one of its inboxes.
+const DOMAIN: &str = "/api/v2/domains/{domain}";
+const INBOX: &str = "/api/v2/domains/{domain}/inboxes/{inbox}";
+
+fn of_domain(path: &str) -> String {
+    format!("{DOMAIN}{path}")
+}
+
+fn of_inbox(path: &str) -> String {
+    format!("{INBOX}{path}")
+}
+
 pub(super) fn routes<M: Mailboxes>(routes: Routes<M>) -> Routes<M> {
-    const DOMAIN: &str = "/api/v2/domains/{domain}";
-    const INBOX: &str = "/api/v2/domains/{domain}/inboxes/{inbox}";
-    const LISTING: &str = "skip limit sort decode_subject cursor full wait delete";
-    let of_domain = |path: &str| format!("{DOMAIN}{path}");
-    let of_inbox = |path: &str| format!("{INBOX}{path}");
+    add_unlisted(add_domain(add_inbox(add_waiting(routes))))
+}
+
+/// Adds operations that Mailinator does not have.
+fn add_waiting<M: Mailboxes>(routes: Routes<M>) -> Routes<M> {
     routes
         .group(
             "Waiting, links and codes",
@@ -73,90 +85,80 @@ pub(super) fn routes<M: Mailboxes>(routes: Routes<M>) -> Routes<M> {
         .get(
             &of_inbox("/wait"),
             wait_for::<M>,
-            (
-                "The newest matching mail, stored already or arriving in time, with its codes and links; 404 if none \
-                 arrived.",
-                "from subject text query since timeout delete",
-            ),
+            "The newest matching mail, stored already or arriving in time, with its codes and links; 404 if none \
+             arrived.",
         )
+        .query("from subject text query since timeout delete")
         .get(
             &of_inbox("/messages/{id}/codes"),
             codes::<M>,
-            ("One-time codes of a mail, the likeliest first.", ""),
+            "One-time codes of a mail, the likeliest first.",
         )
-        .get(
-            &of_inbox("/messages/{id}/links"),
-            links::<M>,
-            ("Links of a mail with their true targets.", ""),
-        )
+        .get(&of_inbox("/messages/{id}/links"), links::<M>, "Links of a mail with their true targets.")
+}
+
+/// Adds Mailinator's operations on one inbox.
+fn add_inbox<M: Mailboxes>(routes: Routes<M>) -> Routes<M> {
+    routes
         .group(
             "Mailinator's API v2",
-            "The paths and fields that Mailinator's own clients use. An inbox may be a whole address, and may end in *.",
+            "The paths and fields that Mailinator's own clients use. An inbox may be a whole address, and may end \
+             in *.",
         )
-        .get(INBOX, list::<M>, ("Mails of an inbox, newest first; wait=2m waits for one if there is none.", LISTING))
-        .delete(INBOX, delete_all::<M>, ("Deletes all mails of an inbox.", ""))
-        .post(
-            &of_inbox("/messages"),
-            inject::<M>,
-            ("Puts a mail into an inbox: {from, subject, text}.", ""),
-        )
-        .get(
-            &of_inbox("/messages/{id}"),
-            message::<M>,
-            ("A mail with its content; * is the latest five.", "delete"),
-        )
-        .delete(&of_inbox("/messages/{id}"), delete::<M>, ("Deletes a mail.", ""))
+        .get(INBOX, list::<M>, "Mails of an inbox, newest first; wait=2m waits for one if there is none.")
+        .query("skip limit sort decode_subject cursor full wait delete")
+        .delete(INBOX, delete_all::<M>, "Deletes all mails of an inbox.")
+        .post(&of_inbox("/messages"), inject::<M>, "Puts a mail into an inbox: {from, subject, text}.")
+        .get(&of_inbox("/messages/{id}"), message::<M>, "A mail with its content; * is the latest five.")
+        .query("delete")
+        .delete(&of_inbox("/messages/{id}"), delete::<M>, "Deletes a mail.")
         .get(
             &of_inbox("/messages/{id}/{what}"),
             aspect::<M>,
-            (
-                "summary, headers, text, textplain, texthtml, linksfull, attachments, raw or smtplog of a mail.",
-                "",
-            ),
+            "summary, headers, text, textplain, texthtml, linksfull, attachments, raw or smtplog of a mail.",
         )
-        .get(&of_inbox("/messages/{id}/attachments/{part}"), attachment::<M>, ("An attachment.", ""))
+        .get(&of_inbox("/messages/{id}/attachments/{part}"), attachment::<M>, "An attachment.")
+}
+
+/// Adds Mailinator's operations on a domain, and on the team.
+fn add_domain<M: Mailboxes>(routes: Routes<M>) -> Routes<M> {
+    routes
         .get(
             &of_domain("/inboxes"),
             list::<M>,
-            (
-                "Mails of all inboxes of a domain. Needs the token, as do the following.",
-                "inbox skip limit sort decode_subject cursor full wait delete",
-            ),
+            "Mails of all inboxes of a domain. Needs the token, as do the following.",
         )
-        .delete(&of_domain("/inboxes"), delete_all::<M>, ("Deletes all mails of a domain.", ""))
-        .get(&of_domain("/messages/{id}"), message::<M>, ("A mail of any inbox of the domain.", "delete"))
-        .delete(&of_domain("/messages/{id}"), delete::<M>, ("Deletes a mail of any inbox of the domain.", ""))
-        .get(
-            &of_domain("/messages/{id}/{what}"),
-            aspect::<M>,
-            ("As above, of any inbox of the domain.", ""),
-        )
+        .query("inbox skip limit sort decode_subject cursor full wait delete")
+        .delete(&of_domain("/inboxes"), delete_all::<M>, "Deletes all mails of a domain.")
+        .get(&of_domain("/messages/{id}"), message::<M>, "A mail of any inbox of the domain.")
+        .query("delete")
+        .delete(&of_domain("/messages/{id}"), delete::<M>, "Deletes a mail of any inbox of the domain.")
+        .get(&of_domain("/messages/{id}/{what}"), aspect::<M>, "As above, of any inbox of the domain.")
         .get(
             &of_domain("/messages/{id}/attachments/{part}"),
             attachment::<M>,
-            ("An attachment of a mail of any inbox of the domain.", ""),
+            "An attachment of a mail of any inbox of the domain.",
         )
-        .get(&of_domain("/stream"), stream_of::<M>, ("Arrivals as server-sent events.", "full"))
-        .get(
-            &of_domain("/stream/{inbox}"),
-            stream_of::<M>,
-            ("Arrivals in one inbox as server-sent events.", "full"),
-        )
-        .post(
-            &of_domain("/webhook"),
-            webhook::<M>,
-            ("Puts a mail into an inbox: {from, subject, text, to}.", ""),
-        )
+        .get(&of_domain("/stream"), stream_of::<M>, "Arrivals as server-sent events.")
+        .query("full")
+        .get(&of_domain("/stream/{inbox}"), stream_of::<M>, "Arrivals in one inbox as server-sent events.")
+        .query("full")
+        .post(&of_domain("/webhook"), webhook::<M>, "Puts a mail into an inbox: {from, subject, text, to}.")
         .post(
             &of_domain("/webhook/{inbox}"),
             webhook::<M>,
-            ("Puts a mail into this inbox: {from, subject, text}.", ""),
+            "Puts a mail into this inbox: {from, subject, text}.",
         )
-        .get("/api/v2/domains", domains::<M>, ("The service's own domain.", ""))
-        .get(DOMAIN, domain::<M>, ("A domain; every name exists.", ""))
-        .get(&of_domain("/rules"), rules, ("The rules of a domain; there are none.", ""))
-        .get("/api/v2/team", team::<M>, ("The operator, in Mailinator's format.", ""))
-        .get("/api/v2/team/stats", stats::<M>, ("Mails accepted.", ""))
+        .get("/api/v2/domains", domains::<M>, "The service's own domain.")
+        .get(DOMAIN, domain::<M>, "A domain; every name exists.")
+        .get(&of_domain("/rules"), rules, "The rules of a domain; there are none.")
+        .get("/api/v2/team", team::<M>, "The operator, in Mailinator's format.")
+        .get("/api/v2/team/stats", stats::<M>, "Mails accepted.")
+}
+
+/// Adds operations that return an error, and alternative spellings.
+fn add_unlisted<M: Mailboxes>(routes: Routes<M>) -> Routes<M> {
+    routes
         // Operations for a domain's owner. They are not supported here and return an error.
         .unlisted(POST, DOMAIN, not_done)
         .unlisted(DELETE, DOMAIN, not_done)

@@ -68,34 +68,34 @@ fn put_in<M: Mailboxes>(routes: Routes<M>) -> Routes<M> {
             "Over everything with the token; over one inbox with that inbox's page as the base URL, as in \
              /inbox/ann@example.org/api/v1/messages.",
         )
-        .get("/api/v1/messages", list::<M>, ("Mails, newest first.", "start limit"))
-        .put("/api/v1/messages", set_read::<M>, ("Marks mails read or unread: {IDs, Read, Search}.", ""))
-        .delete("/api/v1/messages", delete::<M>, ("Deletes the mails named in {IDs}, or all.", ""))
-        .get("/api/v1/search", find::<M>, ("Mails that match a search.", "query start limit"))
-        .delete("/api/v1/search", delete_found::<M>, ("Deletes the mails that match a search.", "query"))
+        .get("/api/v1/messages", list::<M>, "Mails, newest first.")
+        .query("start limit")
+        .put("/api/v1/messages", set_read::<M>, "Marks mails read or unread: {IDs, Read, Search}.")
+        .delete("/api/v1/messages", delete::<M>, "Deletes the mails named in {IDs}, or all.")
+        .get("/api/v1/search", find::<M>, "Mails that match a search.")
+        .query("query start limit")
+        .delete("/api/v1/search", delete_found::<M>, "Deletes the mails that match a search.")
+        .query("query")
         .get(
             "/api/v1/message/{id}",
             message::<M>,
-            ("A mail with its content; latest is the newest. It is marked read.", ""),
+            "A mail with its content; latest is the newest. It is marked read.",
         )
-        .get("/api/v1/message/{id}/headers", headers::<M>, ("The header fields of a mail.", ""))
-        .get("/api/v1/message/{id}/raw", raw::<M>, ("Its source.", ""))
-        .get("/api/v1/message/{id}/part/{part}", part::<M>, ("An attachment.", ""))
+        .get("/api/v1/message/{id}/headers", headers::<M>, "The header fields of a mail.")
+        .get("/api/v1/message/{id}/raw", raw::<M>, "Its source.")
+        .get("/api/v1/message/{id}/part/{part}", part::<M>, "An attachment.")
         .post(
             "/api/v1/send",
             send::send::<M>,
-            (
-                "Takes a mail: {From, To, Cc, Bcc, ReplyTo, Subject, Text, HTML, Attachments, Headers, Tags}.",
-                "",
-            ),
+            "Takes a mail: {From, To, Cc, Bcc, ReplyTo, Subject, Text, HTML, Attachments, Headers, Tags}.",
         )
-        .get("/api/v1/tags", tags::<M>, ("All tags.", ""))
-        .put("/api/v1/tags", set_tags::<M>, ("Tags mails: {IDs, Tags}.", ""))
-        .put("/api/v1/tags/{tag}", rename_tag::<M>, ("Renames a tag: {Name}.", ""))
-        .delete("/api/v1/tags/{tag}", delete_tag::<M>, ("Removes a tag from all mails.", ""))
-        .get("/api/v1/info", info::<M>, ("Counts and versions.", ""))
-        .get("/view/{file}", view::<M>, ("ID.html or ID.txt: a mail's body, sanitized.", ""))
-        .get("/api/events", events::events::<M>, ("Arrivals and deletions by WebSocket.", ""))
+        .get("/api/v1/tags", tags::<M>, "All tags.")
+        .put("/api/v1/tags", set_tags::<M>, "Tags mails: {IDs, Tags}.")
+        .put("/api/v1/tags/{tag}", rename_tag::<M>, "Renames a tag: {Name}.")
+        .delete("/api/v1/tags/{tag}", delete_tag::<M>, "Removes a tag from all mails.")
+        .get("/api/v1/info", info::<M>, "Counts and versions.")
+        .get("/view/{file}", view::<M>, "ID.html or ID.txt: a mail's body, sanitized.")
+        .get("/api/events", events::events::<M>, "Arrivals and deletions by WebSocket.")
         // Paths that Mailpit's own pages request, and functions that do not exist here, each with an error
         // that says why.
         .unlisted(GET, "/api/v1/webui", webui::<M>)
@@ -175,7 +175,8 @@ async fn list<M: Mailboxes>(
     let total = app.mailboxes.count(&scope).await?;
     let found = app.mailboxes.list(&scope, listing.start, limit).await?;
     let unread = total.saturating_sub(app.marks.read_count(&scope));
-    answer(&app, client, &scope, found, listing.start, (total, unread), (total, unread)).await
+    let whole = MailCounts { total, unread };
+    answer(&app, client, &scope, found, listing.start, ListCounts { matching: whole, whole }).await
 }
 
 async fn find<M: Mailboxes>(
@@ -187,10 +188,11 @@ async fn find<M: Mailboxes>(
     let limit = listing.limit.unwrap_or(LIMIT).min(LIMIT_MAX);
     let all = all_found(&app, client, &scope, &listing.query).await?;
     let unread = all.iter().filter(|summary| !app.marks.is_read(summary.id)).count() as u64;
+    let matching = MailCounts { total: all.len() as u64, unread };
     let total = app.mailboxes.count(&scope).await?;
     let page: Vec<Arc<Summary>> = all.iter().skip(listing.start).take(limit).cloned().collect();
-    let whole = (total, total.saturating_sub(app.marks.read_count(&scope)));
-    answer(&app, client, &scope, page, listing.start, (all.len() as u64, unread), whole).await
+    let whole = MailCounts { total, unread: total.saturating_sub(app.marks.read_count(&scope)) };
+    answer(&app, client, &scope, page, listing.start, ListCounts { matching, whole }).await
 }
 
 /// Returns all matching mails, up to the search's limits: Mailpit's lists have a total.
@@ -205,15 +207,29 @@ async fn all_found<M: Mailboxes>(
     Ok(found.mails)
 }
 
-/// Builds a list. `matching` and `whole` each hold two counts: all mails, and unread mails.
+/// Number of mails, and of the unread ones among them.
+#[derive(Clone, Copy)]
+struct MailCounts {
+    total: u64,
+    unread: u64,
+}
+
+/// Counts that a list shows.
+struct ListCounts {
+    /// Mails that match the search, on all pages.
+    matching: MailCounts,
+    /// Mails of the scope.
+    whole: MailCounts,
+}
+
+/// Builds a list.
 async fn answer<M: Mailboxes>(
     app: &Arc<App<M>>,
     client: Client,
     scope: &Scope,
     summaries: Vec<Arc<Summary>>,
     start: usize,
-    matching: (u64, u64),
-    whole: (u64, u64),
+    ListCounts { matching, whole }: ListCounts,
 ) -> Result<Response, Fault> {
     let tags: Vec<String> = app.marks.all_tags(scope).into_keys().collect();
     let around = ListFrame {
@@ -221,10 +237,10 @@ async fn answer<M: Mailboxes>(
         tail: format!(
             "],\"start\":{start},\"count\":{},\"messages_count\":{},\"messages_unread\":{},\"total\":{},\"unread\":{},\"tags\":{}}}",
             summaries.len(),
-            matching.0,
-            matching.1,
-            whole.0,
-            whole.1,
+            matching.total,
+            matching.unread,
+            whole.total,
+            whole.unread,
             json!(tags),
         ),
     };
