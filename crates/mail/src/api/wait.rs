@@ -14,7 +14,7 @@ use super::{
     letter::MailWithFindings,
 };
 use crate::{
-    mailbox::mailboxes::{Mailboxes, Scope},
+    mailbox::mailboxes::{Mailboxes, Scope, Summary},
     search::{self, Query, Term, Verdict},
     web::{
         live::{LiveEvent, ScopeEvents},
@@ -145,16 +145,9 @@ async fn first_match<M: Mailboxes>(
     loop {
         match arrivals.next().await {
             Some(LiveEvent::Arrived(summary)) => {
-                let fits = match query.judge(&summary, &app.marks) {
-                    Verdict::No => continue,
-                    Verdict::Yes => true,
-                    Verdict::Open => {
-                        let Some(mail) = app.mail_in(client, scope, summary.id).await? else { continue };
-                        let query = query.clone();
-                        app.render(client, mail, move |mail, until| query.matches_mail(mail, until)).await?
-                    }
-                };
-                if fits && let Some(mail) = app.mail_in(client, scope, summary.id).await? {
+                if matches(app, client, scope, query, &summary).await?
+                    && let Some(mail) = app.mail_in(client, scope, summary.id).await?
+                {
                     return Ok(mail);
                 }
             }
@@ -168,6 +161,26 @@ async fn first_match<M: Mailboxes>(
                 return Err(Fault::Busy("too many waits from this address"));
             }
             None => return Err(Fault::Busy("the server is stopping")),
+        }
+    }
+}
+
+/// Returns whether a mail matches the query; the mail is opened only if its summary cannot answer. A mail that
+/// no longer exists does not match.
+async fn matches<M: Mailboxes>(
+    app: &Arc<App<M>>,
+    client: Client,
+    scope: &Scope,
+    query: &Query,
+    summary: &Summary,
+) -> Result<bool, Fault> {
+    match query.judge(summary, &app.marks) {
+        Verdict::No => Ok(false),
+        Verdict::Yes => Ok(true),
+        Verdict::Open => {
+            let Some(mail) = app.mail_in(client, scope, summary.id).await? else { return Ok(false) };
+            let query = query.clone();
+            app.render(client, mail, move |mail, until| query.matches_mail(mail, until)).await
         }
     }
 }

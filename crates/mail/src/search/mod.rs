@@ -12,6 +12,7 @@
 mod cursor;
 mod fold;
 pub(crate) mod index;
+mod mail_key;
 mod query;
 
 use std::{sync::Arc, time::Duration};
@@ -27,6 +28,7 @@ pub(crate) use self::query::date_ms;
 pub use self::query::{Query, QueryFault, Term};
 pub use cursor::Cursor;
 use cursor::CursorPosition;
+pub use mail_key::MailKey;
 
 /// Maximum number of summaries that one search examines.
 pub const LOOKED_AT_MAX: usize = 20_000;
@@ -71,12 +73,11 @@ pub trait FlagLookup {
     fn is_tagged(&self, id: MailId) -> bool;
 }
 
-/// Mails that may match, newest first, each with its time of arrival and its ID across all inboxes. A mail
-/// that is newer than the last candidate and not among the candidates does not match.
+/// Mails that may match, newest first. A mail that is newer than the last candidate and not among the candidates does not match.
 #[derive(Debug, Clone, Default)]
 pub struct Candidates {
     /// The candidates.
-    pub mails: Vec<(u64, MailId)>,
+    pub mails: Vec<MailKey>,
     /// True if there are more candidates after the last.
     pub is_more: bool,
 }
@@ -86,13 +87,13 @@ pub trait SearchBackend: Sync {
     /// Error of the backend.
     type Fault: From<Unavailable>;
 
-    /// Returns the candidates that an index names, after a position if that is given; `None` if there is no
+    /// Returns the candidates that an index names, after the mail `after` if that is given; `None` if there is no
     /// index that can answer.
     fn candidates(
         &self,
         scope: &Scope,
         query: &Query,
-        after: Option<(u64, MailId)>,
+        after: Option<MailKey>,
     ) -> impl Future<Output = Result<Option<Candidates>, Self::Fault>> + Send {
         let _ = (scope, query, after);
         async { Ok(None) }
@@ -125,7 +126,8 @@ pub struct MatchReport {
 /// # Errors
 /// Returns the backend's error; it includes [`Unavailable`] if the store cannot be read.
 pub async fn search<M: Mailboxes, D: SearchBackend>(
-    (mailboxes, desk): (&M, &D),
+    mailboxes: &M,
+    desk: &D,
     scope: &Scope,
     query: &Query,
     marks: &(impl FlagLookup + Sync),
@@ -146,7 +148,9 @@ pub async fn search<M: Mailboxes, D: SearchBackend>(
         Some(Cursor { place: CursorPosition::InList(skip), after }) => {
             return looking.walk(mailboxes, skip, Some(after)).await;
         }
-        Some(Cursor { place: CursorPosition::Arrived(ms), after }) => Some((ms, after)),
+        Some(Cursor { place: CursorPosition::Arrived(arrived_ms), after }) => {
+            Some(MailKey { arrived_ms, id: after })
+        }
         None => None,
     };
     match (desk.candidates(scope, query, behind).await?, behind) {
@@ -222,13 +226,12 @@ impl<D: SearchBackend, K: FlagLookup + Sync> SearchRun<'_, D, K> {
     async fn walk_from_position<M: Mailboxes>(
         mut self,
         mailboxes: &M,
-        behind: (u64, MailId),
+        behind: MailKey,
     ) -> Result<SearchOutcome, D::Fault> {
         let mut skip = 0;
         while skip < LOOKED_AT_MAX {
             let batch = mailboxes.list(self.scope, skip, BATCH).await?;
-            let newer =
-                batch.iter().take_while(|summary| (summary.arrived_ms, summary.letter) >= behind).count();
+            let newer = batch.iter().take_while(|summary| key_of(summary) >= behind).count();
             if newer < batch.len() {
                 return self.walk(mailboxes, skip + newer, None).await;
             }
@@ -250,7 +253,7 @@ impl<D: SearchBackend, K: FlagLookup + Sync> SearchRun<'_, D, K> {
         let mut last = None;
         for some in mails.chunks(BATCH) {
             let mut ids: Vec<MailId> = Vec::with_capacity(some.len());
-            for (_, letter) in some {
+            for MailKey { id: letter, .. } in some {
                 match self.scope {
                     Scope::All => ids.push(*letter),
                     // The mail has another ID in each inbox.
@@ -258,9 +261,7 @@ impl<D: SearchBackend, K: FlagLookup + Sync> SearchRun<'_, D, K> {
                 }
             }
             let mut batch = mailboxes.find(self.scope, &ids).await?;
-            batch.sort_unstable_by_key(|summary| {
-                std::cmp::Reverse((summary.arrived_ms, summary.letter, summary.id))
-            });
+            batch.sort_unstable_by_key(|summary| std::cmp::Reverse((key_of(summary), summary.id)));
             if let Some(at) = self.scan_batch(&batch).await? {
                 let last = &batch[at];
                 let next = Cursor { place: CursorPosition::Arrived(last.arrived_ms), after: last.letter };
@@ -275,9 +276,10 @@ impl<D: SearchBackend, K: FlagLookup + Sync> SearchRun<'_, D, K> {
             last = some.last();
             tokio::task::yield_now().await;
         }
-        if let Some((arrived_ms, letter)) = last.filter(|_| is_more) {
+        if let Some(last) = last.filter(|_| is_more) {
             self.found.bounded = true;
-            self.found.next = Some(Cursor { place: CursorPosition::Arrived(*arrived_ms), after: *letter });
+            self.found.next =
+                Some(Cursor { place: CursorPosition::Arrived(last.arrived_ms), after: last.id });
         }
         Ok(self.found)
     }
@@ -287,13 +289,7 @@ impl<D: SearchBackend, K: FlagLookup + Sync> SearchRun<'_, D, K> {
     async fn scan_batch(&mut self, batch: &[Arc<Summary>]) -> Result<Option<usize>, D::Fault> {
         let mut start = 0;
         while start < batch.len() {
-            let stretch = scan_summaries(
-                &batch[start..],
-                self.query,
-                self.marks,
-                (&self.found, &self.opened),
-                self.bunch_max,
-            );
+            let stretch = self.scan_summaries(&batch[start..]);
             self.bunch_max = (self.bunch_max * 2).min(BUNCH_MAX);
             let open = stretch.iter().zip(&batch[start..]).filter(|(verdict, _)| **verdict == Verdict::Open);
             let open: Vec<MailId> = open.map(|(_, summary)| summary.id).collect();
@@ -329,6 +325,26 @@ impl<D: SearchBackend, K: FlagLookup + Sync> SearchRun<'_, D, K> {
         }
         Ok(None)
     }
+
+    /// Judges summaries until the mails that must be opened fill a bunch.
+    fn scan_summaries(&self, batch: &[Arc<Summary>]) -> Vec<Verdict> {
+        let mut verdicts = Vec::new();
+        let mut after = self.opened;
+        for summary in batch {
+            let verdict = self.query.judge(summary, self.marks);
+            verdicts.push(verdict);
+            if verdict == Verdict::Open {
+                after.mails += 1;
+                after.bytes += bytes_opened(summary);
+            }
+            let together = after.mails - self.opened.mails >= self.bunch_max
+                || after.bytes - self.opened.bytes >= BUNCH_BYTES_MAX;
+            if together || after.is_enough(self.found.looked_at + verdicts.len()) {
+                break;
+            }
+        }
+        verdicts
+    }
 }
 
 /// Totals of the mails that a search has opened.
@@ -348,35 +364,14 @@ impl SearchCost {
     }
 }
 
+/// Returns the key of a mail across all inboxes.
+fn key_of(summary: &Summary) -> MailKey {
+    MailKey { arrived_ms: summary.arrived_ms, id: summary.letter }
+}
+
 /// Returns the bytes of a mail that are read when it is opened.
 fn bytes_opened(summary: &Summary) -> u64 {
     summary.size_bytes.min(PARSED_BYTES_MAX as u64)
-}
-
-/// Judges summaries until the mails that must be opened fill a bunch.
-fn scan_summaries(
-    batch: &[Arc<Summary>],
-    query: &Query,
-    marks: &impl FlagLookup,
-    (found, opened): (&SearchOutcome, &SearchCost),
-    bunch_max: usize,
-) -> Vec<Verdict> {
-    let mut verdicts = Vec::new();
-    let mut after = *opened;
-    for summary in batch {
-        let verdict = query.judge(summary, marks);
-        verdicts.push(verdict);
-        if verdict == Verdict::Open {
-            after.mails += 1;
-            after.bytes += bytes_opened(summary);
-        }
-        let together =
-            after.mails - opened.mails >= bunch_max || after.bytes - opened.bytes >= BUNCH_BYTES_MAX;
-        if together || after.is_enough(found.looked_at + verdicts.len()) {
-            break;
-        }
-    }
-    verdicts
 }
 
 /// Verdict of a query on a summary.

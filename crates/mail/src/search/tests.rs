@@ -70,8 +70,7 @@ fn twin() -> Twin {
 
 fn find(twin: &Twin, query: &str) -> Vec<u64> {
     let query = Query::parse(query).unwrap();
-    let found =
-        block_on(search((twin, &LocalBackend(twin)), &Scope::All, &query, &NoFlags, None, 50)).unwrap();
+    let found = block_on(search(twin, &LocalBackend(twin), &Scope::All, &query, &NoFlags, None, 50)).unwrap();
     found.mails.iter().map(|summary| summary.id.0).collect()
 }
 
@@ -138,8 +137,7 @@ fn a_cursor_continues_despite_new_and_deleted_mail() {
     let mut seen = Vec::new();
     for page in 0.. {
         let found =
-            block_on(search((&twin, &LocalBackend(&twin)), &Scope::All, &query, &NoFlags, cursor, 20))
-                .unwrap();
+            block_on(search(&twin, &LocalBackend(&twin), &Scope::All, &query, &NoFlags, cursor, 20)).unwrap();
         seen.extend(found.mails.iter().map(|summary| summary.id.0));
         cursor = found.next.map(|next| next.to_string().parse().unwrap());
         if cursor.is_none() {
@@ -169,11 +167,11 @@ fn a_search_stops_at_its_bounds() {
     }
     let query = Query::parse("nowhere").unwrap();
     let found =
-        block_on(search((&twin, &LocalBackend(&twin)), &Scope::All, &query, &NoFlags, None, 50)).unwrap();
+        block_on(search(&twin, &LocalBackend(&twin), &Scope::All, &query, &NoFlags, None, 50)).unwrap();
     assert!(found.bounded && found.next.is_some());
     assert_eq!(found.looked_at, OPENED_MAX);
-    let rest = block_on(search((&twin, &LocalBackend(&twin)), &Scope::All, &query, &NoFlags, found.next, 50))
-        .unwrap();
+    let rest =
+        block_on(search(&twin, &LocalBackend(&twin), &Scope::All, &query, &NoFlags, found.next, 50)).unwrap();
     assert_eq!((rest.looked_at, rest.next), (10, None));
 }
 

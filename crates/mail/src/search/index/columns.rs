@@ -13,7 +13,7 @@
 
 use std::io;
 
-use crate::mailbox::mailboxes::MailId;
+use crate::search::mail_key::MailKey;
 
 /// Size of a segment's bits in bytes; smaller in tests, which would otherwise never fill a segment.
 pub(super) const SHEET_BYTES: usize = if cfg!(test) { 512 << 10 } else { 2 << 20 };
@@ -30,13 +30,6 @@ const DISK_SHARE_PERCENT: u64 = 15;
 const BYTES_BESIDE: u64 = NAME_BYTES as u64 + 4;
 /// Bytes of a mail's key on the disk.
 pub(super) const NAME_BYTES: usize = 16;
-
-/// Key of a mail in a segment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct MailKey {
-    pub(super) arrived_ms: u64,
-    pub(super) id: MailId,
-}
 
 /// Rows of a segment that a query reads.
 pub(super) trait Rows {
@@ -162,6 +155,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::mailbox::mailboxes::MailId;
 
     fn name(id: u64) -> MailKey {
         MailKey { arrived_ms: id, id: MailId(id) }

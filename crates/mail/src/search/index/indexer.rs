@@ -11,13 +11,13 @@ use tokio::sync::{
 
 use crate::search::index::{
     Index, PENDING_MAX,
-    columns::{Columns, MailKey, columns_of, height_for},
+    columns::{Columns, columns_of, height_for},
     grams::Finder,
     segment::IndexSegment,
 };
 use crate::{
     mailbox::mailboxes::{Event, Mail, MailId, Mailboxes, Scope},
-    search,
+    search::{self, mail_key::MailKey},
     web::serve::counters::Counter,
 };
 

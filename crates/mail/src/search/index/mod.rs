@@ -42,13 +42,13 @@ use tokio::sync::broadcast::{Receiver, error::TryRecvError};
 
 pub(crate) use crate::search::index::indexer::start;
 use crate::search::index::{
-    columns::{Columns, MailKey},
+    columns::Columns,
     segment::{IndexSegment, SegmentFault},
 };
 use crate::web::serve::counters::{Counter, Counters};
 use crate::{
-    mailbox::mailboxes::{Event, MailId, RemainingName},
-    search::{self, Candidates},
+    mailbox::mailboxes::{Event, RemainingName},
+    search::{self, Candidates, mail_key::MailKey},
 };
 
 /// Maximum number of mails that wait to be indexed. If there are more, the indexer compares the index with
@@ -75,9 +75,6 @@ impl IndexLocation {
         Self { directory, store, mails_min: search::OPENED_MAX as u64 }
     }
 }
-
-/// Position from which a search continues: arrival and ID of the last mail examined.
-pub(crate) type ResumePoint = (u64, MailId);
 
 /// The search index of a store.
 #[derive(Debug)]
@@ -192,14 +189,14 @@ impl Index {
         self.counters.set(Counter::IndexBytes, state.sheets.iter().map(|sheet| sheet.bytes).sum());
     }
 
-    /// Returns up to `most` mails that may have all of these folded words, after position `after` if that is
+    /// Returns up to `most` mails that may have all of these folded words, after the mail `after` if that is
     /// given; `None` if the index cannot answer. `fresh` are mails that arrived a moment ago and whose events
     /// may not have been received yet. The function reads from the disk.
     pub(crate) fn candidates<'a>(
         &self,
         words: impl Iterator<Item = &'a str>,
-        fresh: &[ResumePoint],
-        after: Option<ResumePoint>,
+        fresh: &[MailKey],
+        after: Option<MailKey>,
         most: usize,
     ) -> Option<Candidates> {
         let grams = grams::query_grams(words);
@@ -214,7 +211,7 @@ impl Index {
             if !state.is_complete {
                 return None;
             }
-            found.take(fresh.iter().map(|(arrived_ms, id)| MailKey { arrived_ms: *arrived_ms, id: *id }));
+            found.take(fresh.iter().copied());
             found.take(state.pending.iter().chain(&state.working).copied());
             for columns in state.filling.values().chain(state.full.as_deref()) {
                 // Reading memory cannot fail.
@@ -271,9 +268,9 @@ fn number_of(path: &Path) -> Option<u64> {
     path.file_stem()?.to_str()?.parse().ok()
 }
 
-/// Collects the newest matches after a position.
+/// Collects the newest matches after a mail.
 struct NewestMatches {
-    after: Option<ResumePoint>,
+    after: Option<MailKey>,
     most: usize,
     names: Vec<MailKey>,
     is_more: bool,
@@ -286,7 +283,7 @@ impl NewestMatches {
 
     fn take(&mut self, names: impl Iterator<Item = MailKey>) {
         for name in names {
-            if self.after.is_none_or(|after| (name.arrived_ms, name.id) < after) {
+            if self.after.is_none_or(|after| name < after) {
                 self.names.push(name);
             }
             if self.names.len() >= 4 * self.most {
@@ -304,7 +301,6 @@ impl NewestMatches {
 
     fn finish(mut self) -> Candidates {
         self.cut();
-        let mails = self.names.into_iter().map(|name| (name.arrived_ms, name.id)).collect();
-        Candidates { mails, is_more: self.is_more }
+        Candidates { mails: self.names, is_more: self.is_more }
     }
 }

@@ -19,8 +19,8 @@ use std::{
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::columns::{Columns, HEIGHTS, MailKey, NAME_BYTES, Rows, columns_of};
-use crate::mailbox::mailboxes::MailId;
+use super::columns::{Columns, HEIGHTS, NAME_BYTES, Rows, columns_of};
+use crate::{mailbox::mailboxes::MailId, search::mail_key::MailKey};
 
 const MAGIC: [u8; 8] = *b"NTsheet\n";
 /// Version of the format, and of the selection and hashing of grams.

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use super::*;
 use crate::{
     mailbox::{
-        mailboxes::{Mailboxes, Scope},
+        mailboxes::{MailId, Mailboxes, Scope},
         twin::{Retention, Twin},
     },
     search::{Query, text_of},
@@ -50,7 +50,7 @@ impl Site {
         let app = |index| {
             let config = Config { domain: "night.test".to_owned(), ..Config::default() };
             let here = (Ipv4Addr::LOCALHOST, 0).into();
-            App::counted(twin.clone(), config, here, stopping.clone(), (index, Arc::clone(&counters)))
+            App::counted(twin.clone(), config, here, stopping.clone(), index, Arc::clone(&counters))
         };
         let (with, without) = (app(Some(Arc::clone(&index))), app(None));
         Self { twin: twin.clone(), index, counters, with, without, stop, feeding }

@@ -32,7 +32,7 @@ use super::{
 use crate::{
     mailbox::mailboxes::{Mail, MailId, Mailboxes, Scope},
     render::StepLimit,
-    search::{self, Candidates, Cursor, MatchReport, Query, SearchBackend, SearchOutcome},
+    search::{self, Candidates, Cursor, MailKey, MatchReport, Query, SearchBackend, SearchOutcome},
 };
 
 /// Largest mail that is rendered on the web's own thread, as waking another thread costs more. Hostile HTML
@@ -134,7 +134,7 @@ impl<M: Mailboxes> App<M> {
         limit: usize,
     ) -> Result<SearchOutcome, Fault> {
         let desk = ClientSearch { app: self, client };
-        let found = search::search((&self.mailboxes, &desk), scope, query, &self.marks, from, limit).await?;
+        let found = search::search(&self.mailboxes, &desk, scope, query, &self.marks, from, limit).await?;
         if found.bounded {
             self.counters.add(Counter::SearchesBounded, 1);
         }
@@ -190,7 +190,7 @@ impl<M: Mailboxes> SearchBackend for ClientSearch<'_, M> {
         &self,
         scope: &Scope,
         query: &Query,
-        after: Option<(u64, MailId)>,
+        after: Option<MailKey>,
     ) -> Result<Option<Candidates>, Fault> {
         let Some(index) = self.app.index.clone() else { return Ok(None) };
         // A single inbox is searched without the index, unless it is large.
@@ -205,7 +205,8 @@ impl<M: Mailboxes> SearchBackend for ClientSearch<'_, M> {
         let newest = self.app.mailboxes.list(&Scope::All, 0, FRESH_MAX).await?;
         let since_ms = clock::unix_ms().saturating_sub(FRESH_MS);
         let fresh = newest.iter().take_while(|mail| mail.arrived_ms >= since_ms);
-        let fresh: Vec<_> = fresh.map(|mail| (mail.arrived_ms, mail.letter)).collect();
+        let fresh: Vec<_> =
+            fresh.map(|mail| MailKey { arrived_ms: mail.arrived_ms, id: mail.letter }).collect();
         let query = query.clone();
         let asking = self.app.behind.spawn(move || {
             let candidates = index.candidates(query.words(), &fresh, after, search::LOOKED_AT_MAX);
