@@ -51,10 +51,10 @@ pub fn in_html(html: &str, links: &mut Vec<Link>, until: &StepLimit) {
 }
 
 fn push_from_html(html: &str, links: &mut Vec<Link>, until: &StepLimit) -> Result<(), StepLimitReached> {
-    let mut known: HashSet<String> = links.iter().map(|known| known.link.clone()).collect();
+    let mut links = DistinctLinks::new(links);
     let (begin, end) = (memmem::Finder::new("<a "), memmem::Finder::new("</a>"));
     let mut rest = html;
-    while let Some(at) = begin.find(rest.as_bytes()).filter(|_| links.len() < LINKS_MAX) {
+    while let Some(at) = begin.find(rest.as_bytes()).filter(|_| !links.is_full()) {
         until.pay(at)?;
         rest = &rest[at..];
         let Some(tag_end) = tag_end(rest) else { break };
@@ -66,11 +66,7 @@ fn push_from_html(html: &str, links: &mut Vec<Link>, until: &StepLimit) -> Resul
         // Links within the mail are left out.
         if let Some(href) = href.filter(|href| !href.starts_with('#')) {
             let text = without_tags(content);
-            push(
-                (links, &mut known),
-                unescape(href),
-                printable(cut(&text, LINK_TEXT_BYTES_MAX)).into_owned(),
-            );
+            links.push(unescape(href), printable(cut(&text, LINK_TEXT_BYTES_MAX)).into_owned());
         }
         rest = after;
     }
@@ -83,9 +79,9 @@ pub fn in_text(text: &str, links: &mut Vec<Link>, until: &StepLimit) {
 }
 
 fn push_from_text(text: &str, links: &mut Vec<Link>, until: &StepLimit) -> Result<(), StepLimitReached> {
-    let mut known: HashSet<String> = links.iter().map(|known| known.link.clone()).collect();
+    let mut links = DistinctLinks::new(links);
     let mut rest = text;
-    while let Some(at) = rest.find("http").filter(|_| links.len() < LINKS_MAX) {
+    while let Some(at) = rest.find("http").filter(|_| !links.is_full()) {
         until.pay(at + 4)?;
         rest = &rest[at..];
         if !(rest.starts_with("http://") || rest.starts_with("https://")) {
@@ -99,7 +95,7 @@ fn push_from_text(text: &str, links: &mut Vec<Link>, until: &StepLimit) -> Resul
             .unwrap_or(rest.len());
         let (link, after) = rest.split_at(end);
         until.pay(link.len())?;
-        push((links, &mut known), trim_sentence(link).to_owned(), String::new());
+        links.push(trim_sentence(link).to_owned(), String::new());
         rest = after;
     }
     Ok(())
@@ -142,10 +138,28 @@ fn push_targets(html: &str, targets: &mut Vec<String>, until: &StepLimit) -> Res
     Ok(())
 }
 
-/// Adds a link whose target is new; `known` holds the targets of `links`.
-fn push((links, known): (&mut Vec<Link>, &mut HashSet<String>), link: String, text: String) {
-    if links.len() < LINKS_MAX && link.len() > "https://".len() && known.insert(link.clone()) {
-        links.push(Link { link, text });
+/// A list of at most [`LINKS_MAX`] links, each target once.
+struct DistinctLinks<'a> {
+    links: &'a mut Vec<Link>,
+    /// The targets of `links`.
+    targets: HashSet<String>,
+}
+
+impl<'a> DistinctLinks<'a> {
+    fn new(links: &'a mut Vec<Link>) -> Self {
+        let targets = links.iter().map(|known| known.link.clone()).collect();
+        Self { links, targets }
+    }
+
+    fn is_full(&self) -> bool {
+        self.links.len() >= LINKS_MAX
+    }
+
+    /// Adds a link whose target is new and more than a scheme.
+    fn push(&mut self, link: String, text: String) {
+        if !self.is_full() && link.len() > "https://".len() && self.targets.insert(link.clone()) {
+            self.links.push(Link { link, text });
+        }
     }
 }
 

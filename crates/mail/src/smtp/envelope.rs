@@ -124,7 +124,7 @@ impl Envelope {
 
     /// Writes the gathered bytes of a large mail to the log once they fill a part.
     pub(crate) fn write_part(&mut self, core: &Core, peer: IpAddr) -> Result<(), PartFault> {
-        self.tail.write(core, (peer, self.letter()), false)
+        self.tail.write(core, peer, self.letter(), false)
     }
 
     /// Returns the mail's ID in its first inbox, which identifies it across all inboxes.
@@ -184,7 +184,7 @@ impl Envelope {
         if is_behind {
             return Err(AppendFault::Behind);
         }
-        self.tail.write(core, (peer, self.letter()), true)?;
+        self.tail.write(core, peer, self.letter(), true)?;
         let raw_bytes = self.bytes();
         let Self { from, recipients, raw, tail, .. } = self;
         let fields = list_head::fields(raw);

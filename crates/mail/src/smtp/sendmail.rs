@@ -130,20 +130,23 @@ impl Call {
                 b'N' | b'R' | b'V' | b'O' | b'L' | b'B' | b'h' | b'X' | b'p' | b'C' | b'A' => {
                     drop(value(&flag[1..])?)
                 }
-                _ => {
-                    // Flags without a value may be combined: -ti.
-                    for letter in flag.chars() {
-                        match letter {
-                            't' => call.recipients_from_head = true,
-                            'i' => call.dot_is_text = true,
-                            'v' | 'U' | 'G' | 'n' | 'm' | 's' => {}
-                            _ => return Err(SendmailFault::Unsupported(argument.clone())),
-                        }
-                    }
-                }
+                _ => call.set_flags(flag).ok_or_else(|| SendmailFault::Unsupported(argument.clone()))?,
             }
         }
         Ok(call)
+    }
+
+    /// Sets flags without a value, which may be combined: -ti. Returns `None` if one is not supported.
+    fn set_flags(&mut self, letters: &str) -> Option<()> {
+        for letter in letters.chars() {
+            match letter {
+                't' => self.recipients_from_head = true,
+                'i' => self.dot_is_text = true,
+                'v' | 'U' | 'G' | 'n' | 'm' | 's' => {}
+                _ => return None,
+            }
+        }
+        Some(())
     }
 
     /// Reads the mail and submits it.

@@ -84,7 +84,8 @@ impl Tail {
     pub(crate) fn write(
         &mut self,
         core: &Core,
-        (peer, letter): (IpAddr, MailId),
+        peer: IpAddr,
+        letter: MailId,
         is_end: bool,
     ) -> Result<(), PartFault> {
         let enough = if is_end { 1 } else { PART_BYTES };

@@ -336,7 +336,7 @@ impl Core {
         self.rounds.stir();
         let RemovedMail { place, inbox, letter, hurried_by, parts } = gone;
         let (ticket, remains) = match place.role {
-            Role::Only => (self.end_record((place, parts.as_deref()), &[], for_good), RemainingName::Nothing),
+            Role::Only => (self.end_record(place, parts.as_deref(), &[], for_good), RemainingName::Nothing),
             Role::First | Role::Other => self.release_delivery(place.id, letter, for_good),
         };
         self.free_marker(hurried_by);
@@ -408,13 +408,14 @@ impl Core {
         self.mails.summaries.borrow_mut().remove(letter);
         self.free_note(letter);
         let (place, parts) = self.mails.index.borrow_mut().remove_unlinked(letter)?;
-        self.end_record((place, parts.as_deref()), &markers, for_good)
+        self.end_record(place, parts.as_deref(), &markers, for_good)
     }
 
     /// Deletes a record, with its parts and the markers of its deletions.
     fn end_record(
         &self,
-        (place, parts): (Place, Option<&[Part]>),
+        place: Place,
+        parts: Option<&[Part]>,
         markers: &[u64],
         for_good: bool,
     ) -> Option<Ticket> {
