@@ -6,6 +6,7 @@ use askama::Template;
 use engine::cores::clock;
 
 use crate::web::{
+    flags::RowFlags,
     previews::preview_cache::Preview,
     serve::{app::App, client::Client, fault::Fault, scope::segment},
     when::{self, ShortText},
@@ -66,7 +67,8 @@ impl<'a> Row<'a> {
     pub(super) fn new(
         summary: &'a Summary,
         noted: RowExtras,
-        (base, wide): (&'a str, bool),
+        base: &'a str,
+        wide: bool,
         now_ms: u64,
     ) -> Self {
         let sender = fields::decode_address(&summary.from);
@@ -198,7 +200,7 @@ impl ListPage {
         let rows: Vec<Row<'_>> = shown
             .map(|summary| {
                 let noted = app.beside(summary);
-                let row = Row::new(summary, noted, (&self.base, self.wide), now_ms);
+                let row = Row::new(summary, noted, &self.base, self.wide, now_ms);
                 Row { is_open: open == Some(row.id), ..row }
             })
             .collect();
@@ -245,7 +247,7 @@ pub(super) struct Board<'a> {
 impl<M: Mailboxes> App<M> {
     /// Returns the data about a mail that its summary does not contain, without reading the mail.
     pub(super) fn beside(&self, of: &Arc<Summary>) -> RowExtras {
-        let (is_read, tags) = self.marks.of(of.id);
+        let RowFlags { is_read, tags } = self.marks.of(of.id);
         let gist = self.gists.find(std::slice::from_ref(of)).pop().flatten();
         RowExtras { is_read, tags, gist }
     }

@@ -142,9 +142,8 @@ pub(super) async fn search_page<M: Mailboxes>(
             found.mails.retain(|mail| !app.leaving.has(&scope, mail.id));
             let now_ms = clock::unix_ms();
             let shown = found.mails.iter();
-            template.rows = shown
-                .map(|mail| Row::new(mail, app.beside(mail), (&base, scope.is_wide()), now_ms))
-                .collect();
+            template.rows =
+                shown.map(|mail| Row::new(mail, app.beside(mail), &base, scope.is_wide(), now_ms)).collect();
             template.summary = in_words(&found);
             template.older = found.next.map(|next| format!("{}&cursor={next}", template.here));
         }

@@ -174,8 +174,8 @@ impl ScopeEvents {
         match told {
             LiveEvent::Arrived(summary) => {
                 let path = path_of(&self.scope.name());
-                let list = (&*path, self.scope.is_wide());
-                let row = Row::new(summary, app.beside(summary), list, clock::unix_ms());
+                let extras = app.beside(summary);
+                let row = Row::new(summary, extras, &path, self.scope.is_wide(), clock::unix_ms());
                 let html = RowPage { row }.render().unwrap_or_default();
                 sse::Event::default().event("arrived").id(summary.id.to_string()).data(html)
             }

@@ -164,7 +164,7 @@ pub fn serve<M: Mailboxes>(listener: TcpListener, mailboxes: M, config: Config) 
     if let Some(index) = &index {
         threads.push(crate::search::index::start(Arc::clone(index), mailboxes.clone(), stopping.clone())?);
     }
-    let app = Arc::new(App::counted(mailboxes, config, address, stopping.clone(), (index, counters)));
+    let app = Arc::new(App::counted(mailboxes, config, address, stopping.clone(), index, counters));
     threads.push(crate::web::previews::preview_worker::start(Arc::clone(&app), stopping.clone())?);
     app.counters.listening(listener.counters());
     let counters: Arc<dyn Source> = Arc::clone(&app.counters) as Arc<dyn Source>;

@@ -9,6 +9,7 @@ use crate::{
     mailbox::mailboxes::{Inbox, Mail, MailId, Mailboxes, Scope, Summary},
     render::{Attachment, DecodedMail, ParsedMail, StepLimit},
     web::{
+        flags::RowFlags,
         previews::{
             mailpit_fields::{common, hidden, said},
             preview_cache::{HiddenRecipient, Preview},
@@ -26,32 +27,34 @@ pub(super) fn item<M: Mailboxes>(
     gist: &Preview,
     out: &mut Vec<u8>,
 ) -> serde_json::Result<()> {
-    let (read, tags) = app.marks.of(summary.id);
+    let flags = app.marks.of(summary.id);
     // Within an inbox the other recipients stay hidden.
     let is_told = |hidden: &&HiddenRecipient| match scope {
         Scope::All => true,
         _ => Inbox::of(&hidden.said, &app.config.domain).is_ok_and(|inbox| scope.contains(&inbox)),
     };
     let hidden = gist.hidden.iter().filter(is_told);
-    write_item(summary.id, (read, &tags), hidden, gist, out)
+    write_item(summary.id, &flags, hidden, gist, out)
 }
 
 /// Writes a mail as an item of a list or an event. `hidden` lists the recipients that are missing from the
 /// head but that the client may see.
 fn write_item<'a>(
     id: MailId,
-    (read, tags): (bool, &[String]),
+    flags: &RowFlags,
     hidden: impl Iterator<Item = &'a HiddenRecipient>,
     gist: &Preview,
     out: &mut Vec<u8>,
 ) -> serde_json::Result<()> {
     out.extend_from_slice(b"{\"ID\":\"");
     out.extend_from_slice(&id.letters());
-    out.extend_from_slice(if read { b"\",\"Read\":true,\"Tags\":" } else { b"\",\"Read\":false,\"Tags\":" });
-    if tags.is_empty() {
+    let read: &[u8] =
+        if flags.is_read { b"\",\"Read\":true,\"Tags\":" } else { b"\",\"Read\":false,\"Tags\":" };
+    out.extend_from_slice(read);
+    if flags.tags.is_empty() {
         out.extend_from_slice(b"[]");
     } else {
-        serde_json::to_writer(&mut *out, tags)?;
+        serde_json::to_writer(&mut *out, &flags.tags)?;
     }
     out.extend_from_slice(b",\"Bcc\":[");
     for (at, hidden) in hidden.enumerate() {

@@ -82,6 +82,13 @@ struct InboxFlags {
     tag_bytes: usize,
 }
 
+/// Flags and tags of a mail, as lists show them.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct RowFlags {
+    pub(crate) is_read: bool,
+    pub(crate) tags: Vec<String>,
+}
+
 #[derive(Debug, Default)]
 struct MailFlags {
     read: bool,
@@ -175,10 +182,11 @@ impl FlagTable {
         state.replace(of.id, &of.inbox, names).map_err(|fault| self.refuse(fault))
     }
 
-    /// Returns whether a mail is read, and its tags.
-    pub(crate) fn of(&self, id: MailId) -> (bool, Vec<String>) {
+    /// Returns the flags and tags of a mail.
+    pub(crate) fn of(&self, id: MailId) -> RowFlags {
         let state = self.state();
-        state.mark(id).map(|mark| (mark.read, mark.tags.iter().cloned().collect())).unwrap_or_default()
+        let Some(mark) = state.mark(id) else { return RowFlags::default() };
+        RowFlags { is_read: mark.read, tags: mark.tags.iter().cloned().collect() }
     }
 
     pub(crate) fn tags(&self, id: MailId) -> Vec<String> {

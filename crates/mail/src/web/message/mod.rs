@@ -216,7 +216,7 @@ pub(super) async fn page<M: Mailboxes>(
     PathParams((_, id)): PathParams<(String, String)>,
     Query(look): Query<ViewParams>,
 ) -> Result<Response, Fault> {
-    shown(&app, (client, &headers), &scope, &id, (None, look)).await
+    shown(&app, client, &scope, PageRequest { id: &id, initiator: asker(&headers), kind: None, look }).await
 }
 
 pub(super) async fn view<M: Mailboxes>(
@@ -228,21 +228,30 @@ pub(super) async fn view<M: Mailboxes>(
     Query(look): Query<ViewParams>,
 ) -> Result<Response, Fault> {
     let kind = Kind::named(&view).ok_or(Fault::NoSuchPage)?;
-    shown(&app, (client, &headers), &scope, &id, (Some(kind), look)).await
+    let request = PageRequest { id: &id, initiator: asker(&headers), kind: Some(kind), look };
+    shown(&app, client, &scope, request).await
+}
+
+/// Request of a mail's page.
+struct PageRequest<'a> {
+    id: &'a str,
+    initiator: RequestInitiator,
+    /// View in the path; `None` selects the default view.
+    kind: Option<Kind>,
+    look: ViewParams,
 }
 
 async fn shown<M: Mailboxes>(
     app: &Arc<App<M>>,
-    (client, headers): (Client, &HeaderMap),
+    client: Client,
     scope: &Scope,
-    id: &str,
-    (kind, look): (Option<Kind>, ViewParams),
+    PageRequest { id, initiator, kind, look }: PageRequest<'_>,
 ) -> Result<Response, Fault> {
     let mail = fetch(app, client, scope, id).await?;
     let (id, inbox) = (mail.summary.id, mail.summary.inbox.clone());
     let tags = [mail_tag(id), inbox_tag(&inbox)];
     // Opening the page marks the mail read, unless a page of another site requests it.
-    if asker(headers) != RequestInitiator::AnotherSite {
+    if initiator != RequestInitiator::AnotherSite {
         app.set_read(client, &[Arc::new(mail.summary.clone())], true).await?;
     }
     let listed = ListPage::load(app, client, scope, look.skip).await?;
@@ -254,7 +263,8 @@ async fn shown<M: Mailboxes>(
             let reading = prepared.read();
             let rendered = rendered(&app_there, mail, &reading, seen, until);
             let tags = app_there.marks.tags(mail.summary.id);
-            letter((mail, &reading, rendered.as_deref()), &base, tags, (kind, seen), (now_ms, until))
+            let content = MailContent { mail, reading: &reading, rendered: rendered.as_deref() };
+            letter(content, ViewPath { base: &base, seen }, kind, tags, now_ms, until)
         })
         .await?;
     if letter.html_over {
@@ -331,13 +341,29 @@ fn rendered<M: Mailboxes>(
     Some(rendered)
 }
 
+/// A mail with its decoded parts and its sanitized HTML, if it has any.
+struct MailContent<'a> {
+    mail: &'a Mail,
+    reading: &'a DecodedMail<'a>,
+    rendered: Option<&'a RenderedHtml>,
+}
+
+/// Path of a mail's page, with the options for the HTML that the links of its views keep.
+#[derive(Clone, Copy)]
+struct ViewPath<'a> {
+    base: &'a str,
+    seen: HtmlView,
+}
+
 fn letter(
-    (mail, reading, rendered): (&Mail, &DecodedMail<'_>, Option<&RenderedHtml>),
-    base: &str,
+    MailContent { mail, reading, rendered }: MailContent<'_>,
+    path: ViewPath<'_>,
+    kind: Option<Kind>,
     tags: Vec<String>,
-    (kind, seen): (Option<Kind>, HtmlView),
-    (now_ms, until): (u64, &StepLimit),
+    now_ms: u64,
+    until: &StepLimit,
 ) -> Letter {
+    let base = path.base;
     let summary = &mail.summary;
     let clean = rendered.map(|rendered| &rendered.clean);
     let has_html = clean.is_some();
@@ -360,7 +386,7 @@ fn letter(
             notices.extend(text_notice.map(|notice| notice.to_string()));
             View::Text { html: linked(&text, until) }
         }
-        Kind::Html => html_view(clean, base, seen, &mut notices),
+        Kind::Html => html_view(clean, path, &mut notices),
         Kind::Headers => View::Headers { fields: reading.headers() },
         Kind::Source => {
             let shown = &mail.raw[..mail.raw.len().min(SOURCE_BYTES_MAX)];
@@ -378,7 +404,7 @@ fn letter(
         notices.push(Notice::TimeOver.to_string());
     }
     Letter {
-        tabs: tabs((base, seen), kind, has_html, reading.attachments().len()),
+        tabs: tabs(path, kind, has_html, reading.attachments().len()),
         raw: format!("{base}/raw"),
         id: summary.id.to_string(),
         inbox: summary.inbox.to_string(),
@@ -406,7 +432,11 @@ fn letter(
     }
 }
 
-fn html_view(clean: Option<&SanitizedHtml>, base: &str, seen: HtmlView, notices: &mut Vec<String>) -> View {
+fn html_view(
+    clean: Option<&SanitizedHtml>,
+    ViewPath { base, seen }: ViewPath<'_>,
+    notices: &mut Vec<String>,
+) -> View {
     let frame = format!("{base}/frame{}", HtmlView { width: Width::Desk, ..seen }.query());
     let page = |seen: HtmlView| format!("{base}/html{}", seen.query());
     let mut choices: Vec<ViewChoice> = Width::ALL
@@ -465,7 +495,12 @@ fn listed(words: &[String]) -> String {
 }
 
 /// Returns the tabs of a mail's views. Each keeps the options that the reader chose for the HTML.
-fn tabs((base, seen): (&str, HtmlView), current: Kind, has_html: bool, attachments: usize) -> Vec<Tab> {
+fn tabs(
+    ViewPath { base, seen }: ViewPath<'_>,
+    current: Kind,
+    has_html: bool,
+    attachments: usize,
+) -> Vec<Tab> {
     let look = seen.query();
     let tab = |name, kind, path: &str, count| Tab {
         name,

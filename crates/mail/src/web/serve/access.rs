@@ -140,14 +140,13 @@ impl<M: Mailboxes> App<M> {
     /// give strangers this access.
     pub(crate) fn notice_proxy(&self, request: &Request) {
         let (from, headers) = (RequestSource::of(request.extensions()), request.headers());
-        let is_here = from.asker.is_loopback();
+        let is_here = from.is_here();
         let has_rights = (is_here && self.config.token.is_none())
             || self.config.readers.iter().any(|network| network.contains(from.asker));
         if !has_rights || from.is_spoken_for(headers) {
             return;
         }
-        let is_direct = from.asker == from.peer.0.ip();
-        let Some(sign) = ProxySign::of(request.version(), headers, is_here, is_direct) else { return };
+        let Some(sign) = ProxySign::of(request.version(), headers, from) else { return };
         self.counters.add(
             match sign {
                 ProxySign::Http10 => Counter::ProxySignsHttp10,

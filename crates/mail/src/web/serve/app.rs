@@ -104,7 +104,7 @@ impl<M: Mailboxes> App<M> {
         address: SocketAddr,
         stopping: watch::Receiver<bool>,
     ) -> Self {
-        Self::counted(mailboxes, config, address, stopping, (None, Arc::new(Counters::new())))
+        Self::counted(mailboxes, config, address, stopping, None, Arc::new(Counters::new()))
     }
 
     /// Creates the state with a search index and counters.
@@ -113,7 +113,8 @@ impl<M: Mailboxes> App<M> {
         config: Config,
         address: SocketAddr,
         stopping: watch::Receiver<bool>,
-        (index, counters): (Option<Arc<Index>>, Arc<Counters>),
+        index: Option<Arc<Index>>,
+        counters: Arc<Counters>,
     ) -> Self {
         let site = Site {
             name: config.name.clone(),

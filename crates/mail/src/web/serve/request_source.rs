@@ -28,9 +28,19 @@ impl RequestSource {
         Self { peer, asker }
     }
 
+    /// Returns whether the client is on this machine.
+    pub(super) fn is_here(self) -> bool {
+        self.asker.is_loopback()
+    }
+
+    /// Returns whether the request does not come through a trusted proxy.
+    pub(super) fn is_direct(self) -> bool {
+        self.asker == self.peer.0.ip()
+    }
+
     /// Returns whether an untrusted proxy states that it forwards the request.
-    pub(super) fn is_spoken_for(&self, headers: &HeaderMap) -> bool {
-        self.asker == self.peer.0.ip() && through_a_proxy(headers)
+    pub(super) fn is_spoken_for(self, headers: &HeaderMap) -> bool {
+        self.is_direct() && through_a_proxy(headers)
     }
 }
 

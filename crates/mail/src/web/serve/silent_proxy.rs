@@ -26,7 +26,7 @@ use axum::http::{HeaderMap, HeaderName, Uri, Version, header};
 
 use super::{
     client::Client,
-    request_source::{host_name, is_this_machines_name},
+    request_source::{RequestSource, host_name, is_this_machines_name},
 };
 
 /// Maximum number of addresses in readers' networks that are remembered as proxies.
@@ -60,10 +60,10 @@ impl std::fmt::Display for ProxySign {
 }
 
 impl ProxySign {
-    /// Returns the sign in a request. `is_here` is true if the request comes from this machine, `is_direct`
-    /// if it does not come through a trusted proxy.
-    pub(crate) fn of(version: Version, headers: &HeaderMap, is_here: bool, is_direct: bool) -> Option<Self> {
-        if is_here && is_direct && version <= Version::HTTP_10 {
+    /// Returns the sign in a request.
+    pub(crate) fn of(version: Version, headers: &HeaderMap, from: RequestSource) -> Option<Self> {
+        let is_here = from.is_here();
+        if is_here && from.is_direct() && version <= Version::HTTP_10 {
             return Some(Self::Http10);
         }
         let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
@@ -151,11 +151,16 @@ impl SilentProxies {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use super::*;
+    use crate::web::serve::connections::Peer;
 
     fn sign(version: Version, pairs: &[(&'static str, &str)], is_here: bool) -> Option<ProxySign> {
         let headers = pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
-        ProxySign::of(version, &headers.collect(), is_here, true)
+        let address = if is_here { Ipv4Addr::LOCALHOST } else { Ipv4Addr::new(192, 0, 2, 1) };
+        let from = RequestSource { peer: Peer((address, 5).into()), asker: address.into() };
+        ProxySign::of(version, &headers.collect(), from)
     }
 
     #[test]
