@@ -40,7 +40,7 @@ use crate::{
         core::{CORES_MAX, Message, SharedState},
         delivery_refs::DeliveryRefs,
         index::Index,
-        recovery::{self, StoreError},
+        recovery::{self, RecoveredCore, StoreError},
     },
 };
 
@@ -210,8 +210,9 @@ impl Server {
         });
         let seeds = recovered.cores.into_iter().zip(recovered.writers).zip(rings.endpoints).enumerate();
         let seeds = seeds
-            .map(|(number, (((index, letters, notes), writer), endpoint))| {
+            .map(|(number, ((core, writer), endpoint))| {
                 let (sender, receiver) = endpoint.split();
+                let RecoveredCore { index, delivery_refs: letters, notes } = core;
                 Seed {
                     listeners: listeners
                         .iter_mut()

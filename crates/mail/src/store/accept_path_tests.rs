@@ -26,7 +26,7 @@ use crate::{
     },
     store::{
         core::{Core, CoreParts, MAIL, Message, SharedState},
-        recovery,
+        recovery::{self, RecoveredCore},
     },
 };
 
@@ -63,7 +63,7 @@ pub(crate) fn core_beside(cores: usize, config: Config) -> (Log, Rc<Core>, Vec<R
     let mut endpoints = Mesh::<Message>::new(cores, 1, RING_MESSAGES).expect("a mesh").into_endpoints();
     let (sender, _) = endpoints.remove(0).split();
     let others = endpoints.into_iter().map(|endpoint| endpoint.split().1).collect();
-    let (writer, (index, letters, notes)) =
+    let (writer, RecoveredCore { index, delivery_refs: letters, notes }) =
         recovered.writers.into_iter().zip(recovered.cores).next().expect("one core");
     let shared = Arc::new(SharedState {
         receiving: Arc::default(),

@@ -60,12 +60,25 @@ pub(crate) struct RecoveredStore {
     pub(crate) header: Header,
     /// Log writers, one for each core.
     pub(crate) writers: Vec<Writer>,
-    pub(crate) cores: Vec<(Index, DeliveryRefs, Notes)>,
+    pub(crate) cores: Vec<RecoveredCore>,
     /// Flags and tags of the recovered mails.
     pub(crate) noted: Vec<RecoveredNote>,
     /// The greatest ID of any mail, without the bits of core and inbox.
     pub(crate) last_name: u64,
     pub(crate) mails: usize,
+}
+
+/// The recovered mails of one core.
+pub(crate) struct RecoveredCore {
+    pub(crate) index: Index,
+    pub(crate) delivery_refs: DeliveryRefs,
+    pub(crate) notes: Notes,
+}
+
+impl RecoveredCore {
+    fn new(rules: IndexRules) -> Self {
+        Self { index: Index::new(rules), delivery_refs: DeliveryRefs::default(), notes: Notes::default() }
+    }
 }
 
 /// Reason why the store cannot be opened.
@@ -154,14 +167,13 @@ pub(crate) fn recover(
         move_live_records(&reader, writer, config.durability, &mut records, &mut markers, is_live)?;
     }
     let rules = IndexRules { bytes_max: bytes_max / cores, ..rules(config, random::number()?) };
-    let mut cores: Vec<_> =
-        (0..cores).map(|_| (Index::new(rules), DeliveryRefs::default(), Notes::default())).collect();
-    let entered = enter(config, now_ms, &reader, records, markers, &mut parts, &mut cores);
+    let mut cores: Vec<_> = (0..cores).map(|_| RecoveredCore::new(rules)).collect();
+    let insertion = Insertion::new(&reader, &mut cores, &markers, age_ms(config), now_ms);
+    let EntryTotals { last_name, mails, noted } = insertion.enter(records, &markers, &mut parts);
     // The remaining parts belong to deleted mails, or to mails that were incomplete when the process ended.
     for (location, payload_bytes) in parts {
         reader.died(location, payload_bytes as usize);
     }
-    let EntryTotals { last_name, mails, noted } = entered;
     Ok(RecoveredStore { log, header, writers, cores, noted, last_name, mails })
 }
 
@@ -289,25 +301,8 @@ fn read_all(
                 if batch.is_empty() {
                     break;
                 }
-                let records: Vec<Record> = batch
-                    .iter()
-                    .map(|&(location, payload_bytes)| {
-                        let read = read_meta(reader, location, payload_bytes as usize, &mut meta);
-                        match (read, record::decode(&meta)) {
-                            (Ok(()), DecodeOutcome::Whole(stored)) => {
-                                Record::of(&stored, location, payload_bytes)
-                            }
-                            // The log has reported the damage already; a damaged record has no entries.
-                            _ => Record {
-                                location,
-                                payload_bytes,
-                                body_bytes: 0,
-                                parts: Arc::default(),
-                                entries: Vec::new(),
-                            },
-                        }
-                    })
-                    .collect();
+                let read = |&(location, bytes): &_| read_record(reader, location, bytes, &mut meta);
+                let records: Vec<Record> = batch.iter().map(read).collect();
                 newest.lock().unwrap_or_else(PoisonError::into_inner).take(records.into_iter(), most);
             }
         };
@@ -315,6 +310,16 @@ fn read_all(
     });
     let NewestRecords { records, older, .. } = newest.into_inner().unwrap_or_else(PoisonError::into_inner);
     (records.into_iter().map(|ByAge(record)| record).collect(), older)
+}
+
+/// Reads a record; a damaged one has no entries.
+fn read_record(reader: &Reader, location: Location, payload_bytes: u32, meta: &mut Vec<u8>) -> Record {
+    let read = read_meta(reader, location, payload_bytes as usize, meta);
+    match (read, record::decode(meta)) {
+        (Ok(()), DecodeOutcome::Whole(stored)) => Record::of(&stored, location, payload_bytes),
+        // The log has reported the damage already.
+        _ => Record { location, payload_bytes, body_bytes: 0, parts: Arc::default(), entries: Vec::new() },
+    }
 }
 
 /// Totals of the recovered mails.
@@ -325,165 +330,200 @@ struct EntryTotals {
     noted: Vec<RecoveredNote>,
 }
 
-/// Inserts live mails in order of arrival and frees the records of all others. On return `parts` has only the
-/// parts that belong to no mail.
-fn enter(
-    config: &Config,
+/// Insertion of the recovered mails into the cores that own them.
+struct Insertion<'a> {
+    reader: &'a Reader,
+    cores: &'a mut [RecoveredCore],
+    age_ms: u64,
     now_ms: u64,
-    reader: &Reader,
-    mut records: Vec<Record>,
-    markers: Vec<Marker>,
-    parts: &mut HashMap<Location, u32>,
-    cores: &mut [(Index, DeliveryRefs, Notes)],
-) -> EntryTotals {
-    let age_ms = age_ms(config);
-    let unlinked: HashMap<MailId, Location> =
-        markers.iter().filter(|of| of.kind == UNLINKED).map(|of| (of.id, of.location)).collect();
-    // The earliest of several early expiries of a mail is used.
-    let mut hurried: HashMap<MailId, Marker> = HashMap::new();
-    for marker in markers.iter().filter(|marker| marker.kind == HURRIED) {
-        let earliest = hurried.entry(marker.id).or_insert(*marker);
-        if marker.hash < earliest.hash {
-            *earliest = *marker;
+    /// Markers of removals from an inbox.
+    unlinked: HashMap<MailId, Location>,
+    /// Markers of early expiries, of each mail the earliest.
+    hurried: HashMap<MailId, Marker>,
+    /// Markers of flags and tags.
+    notes: HashMap<MailId, Marker>,
+    /// Notes of the inserted mails, not yet read.
+    noted: Vec<(Marker, RecoveredNote)>,
+    /// Locations of the markers that stay in the log.
+    needed: HashSet<Location>,
+    last_name: u64,
+    mails: usize,
+}
+
+impl<'a> Insertion<'a> {
+    fn new(
+        reader: &'a Reader,
+        cores: &'a mut [RecoveredCore],
+        markers: &[Marker],
+        age_ms: u64,
+        now_ms: u64,
+    ) -> Self {
+        let of_kind = |kind: Kind| markers.iter().filter(move |marker| marker.kind == kind);
+        let mut hurried: HashMap<MailId, Marker> = HashMap::new();
+        for marker in of_kind(HURRIED) {
+            let earliest = hurried.entry(marker.id).or_insert(*marker);
+            if marker.hash < earliest.hash {
+                *earliest = *marker;
+            }
+        }
+        Self {
+            reader,
+            cores,
+            age_ms,
+            now_ms,
+            unlinked: of_kind(UNLINKED).map(|of| (of.id, of.location)).collect(),
+            hurried,
+            notes: of_kind(NOTED).map(|of| (of.id, *of)).collect(),
+            noted: Vec::new(),
+            needed: HashSet::new(),
+            last_name: 0,
+            mails: 0,
         }
     }
-    let notes: HashMap<MailId, Marker> =
-        markers.iter().filter(|of| of.kind == NOTED).map(|of| (of.id, *of)).collect();
-    let mut noted = Vec::new();
-    let mut needed: HashSet<Location> = HashSet::new();
-    let (mut last_name, mut mails) = (0, 0);
-    records.sort_unstable_by_key(Record::arrival);
-    let count = cores.len();
-    for Record { location, payload_bytes, entries, parts: own_parts, .. } in records {
-        let mut linked = 0;
-        let mut first_let_go = None;
+
+    /// Inserts live mails in order of arrival and frees the records of all others. On return `parts` has only
+    /// the parts that belong to no mail.
+    fn enter(
+        mut self,
+        mut records: Vec<Record>,
+        markers: &[Marker],
+        parts: &mut HashMap<Location, u32>,
+    ) -> EntryTotals {
+        records.sort_unstable_by_key(Record::arrival);
+        for record in records {
+            self.enter_record(record, parts);
+            // Mails are dropped only now, so that a mail with several inboxes is inserted completely before any
+            // of them drops it.
+            self.drop_oldest_mails();
+        }
+        let noted = self.enter_notes();
+        for marker in markers {
+            if !self.needed.contains(&marker.location) {
+                self.reader.died(marker.location, marker.payload_bytes as usize);
+            }
+        }
+        EntryTotals { last_name: self.last_name, mails: self.mails, noted }
+    }
+
+    /// Inserts a record's mail into its inboxes, or frees the record if no inbox has the mail.
+    fn enter_record(&mut self, record: Record, parts: &mut HashMap<Location, u32>) {
+        let Record { location, payload_bytes, entries, parts: own_parts, .. } = record;
+        let Some(letter) = entries.first().map(|(entry, _)| entry.letter) else {
+            return self.reader.died(location, payload_bytes as usize);
+        };
         // The core responsible for a mail with several inboxes, whether one core owns these inboxes or
         // several.
-        let answering = entries.first().map_or(0, |(entry, _)| owner_of_mail(entry.letter, count));
-        let letter = entries.first().map(|(entry, _)| entry.letter).filter(|_| entries.len() > 1);
+        let answering = owner_of_mail(letter, self.cores.len());
+        let has_several = entries.len() > 1;
+        let mut linked = 0;
+        let mut first_let_go = None;
         for (entry, inbox) in entries {
-            last_name = last_name.max(name_without_inbox(entry.id));
-            if entry.arrived_ms.saturating_add(age_ms) <= now_ms {
+            self.last_name = self.last_name.max(name_without_inbox(entry.id));
+            if entry.arrived_ms.saturating_add(self.age_ms) <= self.now_ms {
                 continue;
             }
-            if let Some(marker) = unlinked.get(&entry.id) {
-                needed.insert(*marker);
-                cores[answering].1.let_go_by(entry.letter, marker.bits());
+            if let Some(marker) = self.unlinked.get(&entry.id) {
+                self.needed.insert(*marker);
+                self.cores[answering].delivery_refs.let_go_by(entry.letter, marker.bits());
                 if entry.role() == Role::First {
                     first_let_go = Some((entry, inbox));
                 }
                 continue;
             }
             linked += 1;
-            mails += 1;
-            let id = entry.id;
-            if let Some(marker) = notes.get(&id) {
-                let is_letter = id == entry.letter;
-                noted.push((
-                    *marker,
-                    RecoveredNote {
-                        id,
-                        inbox: inbox.clone(),
-                        is_letter,
-                        is_let_go: false,
-                        note: Note::default(),
-                    },
-                ));
-            }
-            let (index, ..) = &mut cores[owner(&inbox, count)];
-            let over = index.insert(entry, &inbox);
-            // An early expiry is applied even if its time has passed: housekeeping then deletes the mail
-            // permanently. Otherwise the mail would reappear once this marker is freed.
-            if let Some(marker) = hurried.get(&id) {
-                needed.insert(marker.location);
-                index.set_early_expiry(id, marker.hash, marker.location.bits());
-            }
-            if let Some(gone) = over.and_then(|id| index.remove(id, Some(inbox))) {
-                mails -= 1;
-                release_delivery(reader, cores, &gone);
-            }
+            self.enter_mail(entry, inbox);
         }
-        if linked > 0 {
-            for part in own_parts.iter() {
-                Location::from_bits(part.location).map(|location| parts.remove(&location));
-            }
+        if linked == 0 {
+            return self.reader.died(location, payload_bytes as usize);
         }
-        match letter {
-            _ if linked == 0 => reader.died(location, payload_bytes as usize),
-            None => {}
-            Some(letter) => {
-                if let Some((first, inbox)) = first_let_go {
-                    if let Some(marker) = notes.get(&letter) {
-                        let note = Note::default();
-                        noted.push((
-                            *marker,
-                            RecoveredNote { id: letter, inbox, is_letter: true, is_let_go: true, note },
-                        ));
-                    }
-                    cores[answering].0.insert_let_go(&first);
-                }
-                cores[answering].1.add_inboxes(letter, linked);
-            }
+        for part in own_parts.iter() {
+            Location::from_bits(part.location).map(|location| parts.remove(&location));
         }
-        // Mails are dropped only now, so that a mail with several inboxes is inserted completely before any
-        // of them drops it.
-        for at in 0..count {
-            while let Some(oldest) = cores[at].0.oldest_above_limit() {
-                let Some(gone) = cores[at].0.remove(oldest, None) else { break };
-                mails -= 1;
-                release_delivery(reader, cores, &gone);
-            }
+        if !has_several {
+            return;
         }
+        if let Some((first, inbox)) = first_let_go {
+            if let Some(marker) = self.notes.get(&letter) {
+                let note = Note::default();
+                let of = RecoveredNote { id: letter, inbox, is_letter: true, is_let_go: true, note };
+                self.noted.push((*marker, of));
+            }
+            self.cores[answering].index.insert_let_go(&first);
+        }
+        self.cores[answering].delivery_refs.add_inboxes(letter, linked);
     }
-    let noted = enter_notes(reader, noted, cores, &mut needed);
-    for marker in markers {
-        if !needed.contains(&marker.location) {
-            reader.died(marker.location, marker.payload_bytes as usize);
-        }
-    }
-    EntryTotals { last_name, mails, noted }
-}
 
-/// Enters the notes of existing mails; notes of mails that a full inbox has dropped are left out.
-fn enter_notes(
-    reader: &Reader,
-    found: Vec<(Marker, RecoveredNote)>,
-    cores: &mut [(Index, DeliveryRefs, Notes)],
-    needed: &mut HashSet<Location>,
-) -> Vec<RecoveredNote> {
-    let mut noted = Vec::new();
-    for (marker, mut of) in found {
-        let Marker { location, payload_bytes, .. } = marker;
-        let count = cores.len();
-        let (index, _, notes) = &mut cores[owner_of_mail(of.id, count)];
-        let Some(place) = index.place(of.id, 0) else { continue };
-        // An unreadable note is dropped.
-        let Ok(read) = reader.read(location, payload_bytes as usize) else { continue };
-        of.note = Note::decode(marker.hash, read.payload());
-        of.is_let_go = place.is_let_go;
-        notes.set_location(of.id, location.bits(), payload_bytes);
-        needed.insert(location);
-        noted.push(of);
-    }
-    noted
-}
-
-/// Handles a mail that a full inbox has dropped; its record is freed if no other inbox has it.
-fn release_delivery(reader: &Reader, cores: &mut [(Index, DeliveryRefs, Notes)], gone: &RemovedMail) {
-    let ended = match gone.place.role {
-        Role::Only => Some((gone.place, gone.parts.clone())),
-        Role::First | Role::Other => {
-            let count = cores.len();
-            let (index, letters, _) = &mut cores[owner_of_mail(gone.letter, count)];
-            let is_over = letters.release(gone.letter);
-            if is_over { index.remove_unlinked(gone.letter) } else { None }
+    /// Inserts a mail into an inbox.
+    fn enter_mail(&mut self, entry: NewEntry, inbox: Inbox) {
+        self.mails += 1;
+        let id = entry.id;
+        if let Some(marker) = self.notes.get(&id) {
+            let is_letter = id == entry.letter;
+            let note = Note::default();
+            let of = RecoveredNote { id, inbox: inbox.clone(), is_letter, is_let_go: false, note };
+            self.noted.push((*marker, of));
         }
-    };
-    if let Some((place, parts)) = ended
-        && let Some(location) = Location::from_bits(place.location)
-    {
-        reader.died(location, place.record_bytes as usize);
-        free_parts(reader, parts.as_deref().unwrap_or_default());
+        let owner = owner(&inbox, self.cores.len());
+        let index = &mut self.cores[owner].index;
+        let over = index.insert(entry, &inbox);
+        // An early expiry is applied even if its time has passed: housekeeping then deletes the mail
+        // permanently. Otherwise the mail would reappear once this marker is freed.
+        if let Some(marker) = self.hurried.get(&id) {
+            self.needed.insert(marker.location);
+            index.set_early_expiry(id, marker.hash, marker.location.bits());
+        }
+        if let Some(gone) = over.and_then(|id| index.remove(id, Some(inbox))) {
+            self.release_delivery(&gone);
+        }
+    }
+
+    /// Drops the oldest mails of each core while its index is over its memory limit.
+    fn drop_oldest_mails(&mut self) {
+        for at in 0..self.cores.len() {
+            while let Some(oldest) = self.cores[at].index.oldest_above_limit() {
+                let Some(gone) = self.cores[at].index.remove(oldest, None) else { break };
+                self.release_delivery(&gone);
+            }
+        }
+    }
+
+    /// Handles a mail that a full inbox or index has dropped; its record is freed if no other inbox has it.
+    fn release_delivery(&mut self, gone: &RemovedMail) {
+        self.mails -= 1;
+        let ended = match gone.place.role {
+            Role::Only => Some((gone.place, gone.parts.clone())),
+            Role::First | Role::Other => {
+                let answering = owner_of_mail(gone.letter, self.cores.len());
+                let RecoveredCore { index, delivery_refs, .. } = &mut self.cores[answering];
+                let is_over = delivery_refs.release(gone.letter);
+                if is_over { index.remove_unlinked(gone.letter) } else { None }
+            }
+        };
+        if let Some((place, parts)) = ended
+            && let Some(location) = Location::from_bits(place.location)
+        {
+            self.reader.died(location, place.record_bytes as usize);
+            free_parts(self.reader, parts.as_deref().unwrap_or_default());
+        }
+    }
+
+    /// Enters the notes of existing mails; notes of mails that a full inbox has dropped are left out.
+    fn enter_notes(&mut self) -> Vec<RecoveredNote> {
+        let mut noted = Vec::new();
+        for (marker, mut of) in std::mem::take(&mut self.noted) {
+            let Marker { location, payload_bytes, .. } = marker;
+            let answering = owner_of_mail(of.id, self.cores.len());
+            let RecoveredCore { index, notes, .. } = &mut self.cores[answering];
+            let Some(place) = index.place(of.id, 0) else { continue };
+            // An unreadable note is dropped.
+            let Ok(read) = self.reader.read(location, payload_bytes as usize) else { continue };
+            of.note = Note::decode(marker.hash, read.payload());
+            of.is_let_go = place.is_let_go;
+            notes.set_location(of.id, location.bits(), payload_bytes);
+            self.needed.insert(location);
+            noted.push(of);
+        }
+        noted
     }
 }
 
