@@ -7,7 +7,7 @@
 //!  └───────── a member ─────────┘ └────── another ──┘ └─ used when no other is healthy ─┘
 //! ```
 
-use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
+use std::{fmt, net::SocketAddr, ops::RangeInclusive, path::PathBuf, str::FromStr, time::Duration};
 
 use wire::http1::{fields::is_token, url::Authority};
 
@@ -286,8 +286,8 @@ pub struct Probe {
     pub every: Duration,
     /// Time limit for the whole answer.
     pub time_max: Duration,
-    /// Range of statuses of a good answer, inclusive.
-    pub status: (u16, u16),
+    /// Statuses of a good answer.
+    pub status: RangeInclusive<u16>,
     /// Text that the content must contain, if any.
     pub body: Option<Box<str>>,
     /// Number of recent probes that decide the server's health; at most 64.
@@ -351,7 +351,7 @@ impl Default for OriginRules {
                     path: None,
                     every: Duration::from_secs(5),
                     time_max: Duration::from_secs(2),
-                    status: (200, 399),
+                    status: 200..=399,
                     body: None,
                     window: 8,
                     threshold: 3,

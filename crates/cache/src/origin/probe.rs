@@ -79,8 +79,7 @@ fn limits(probe: &Probe) -> Limits {
 
 /// Checks the status, and reads content until the expected text is found.
 async fn judge(status: u16, mut body: Body, probe: &Probe) -> Result<(), String> {
-    let (from, to) = probe.status;
-    if !(from..=to).contains(&status) {
+    if !probe.status.contains(&status) {
         return Err(format!("a probe was answered with status {status}"));
     }
     let Some(wanted) = probe.body.as_deref() else { return Ok(()) };

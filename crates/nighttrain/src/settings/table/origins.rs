@@ -1,5 +1,7 @@
 //! Settings of the connections to an origin: load balancing, ejection of failing servers, and TLS.
 
+use std::ops::RangeInclusive;
+
 use cache::{
     Origin,
     config::{Balance, InvalidOrigin, Protocol, cookie_name},
@@ -164,15 +166,16 @@ fn probe_path(text: &str) -> Result<Box<str>, String> {
 }
 
 /// Parses a status or a range of statuses: `200`, or `200-399`.
-fn statuses(text: &str) -> Result<(u16, u16), String> {
+fn statuses(text: &str) -> Result<RangeInclusive<u16>, String> {
     let (from, to) = text.split_once('-').unwrap_or((text, text));
     match (from.parse(), to.parse()) {
-        (Ok(from @ 100..=599), Ok(to @ 100..=599)) if from <= to => Ok((from, to)),
+        (Ok(from @ 100..=599), Ok(to @ 100..=599)) if from <= to => Ok(from..=to),
         _ => Err(format!("invalid status `{text}`: expected 200, or a range such as 200-399")),
     }
 }
 
-fn statuses_text((from, to): (u16, u16)) -> String {
+fn statuses_text(range: RangeInclusive<u16>) -> String {
+    let (from, to) = range.into_inner();
     if from == to { from.to_string() } else { format!("{from}-{to}") }
 }
 
@@ -182,8 +185,8 @@ mod tests {
 
     #[test]
     fn statuses_are_one_or_from_one_to_another() {
-        for (text, range) in [("200", (200, 200)), ("200-399", (200, 399))] {
-            assert_eq!(statuses(text), Ok(range));
+        for (text, range) in [("200", 200..=200), ("200-399", 200..=399)] {
+            assert_eq!(statuses(text), Ok(range.clone()));
             assert_eq!(statuses_text(range), text);
         }
         for wrong in ["", "ok", "99", "600", "399-200", "200-", "200-299-300"] {
