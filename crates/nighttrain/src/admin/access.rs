@@ -57,16 +57,25 @@ impl Token {
         cache::PeerSecret::new(self.0.as_bytes())
     }
 
-    /// Converts the tokens into the secrets of accelerators that share certificates: the first token
-    /// encrypts, and any of them decrypts.
-    pub(crate) fn to_cluster(tokens: &(Self, Vec<Self>)) -> cluster::Secrets {
-        let bytes = |token: &Self| token.0.as_bytes().to_vec();
-        cluster::Secrets::new(bytes(&tokens.0), tokens.1.iter().map(bytes))
-    }
-
     /// Returns the value of the `Authorization` field that the program's own commands send.
     pub(crate) fn as_bearer(&self) -> String {
         format!("Bearer {}", self.0)
+    }
+}
+
+/// The tokens of a file, in its order.
+#[derive(Debug)]
+pub(crate) struct TokenList {
+    first: Token,
+    others: Vec<Token>,
+}
+
+impl TokenList {
+    /// Converts the tokens into the secrets of accelerators that share certificates: the first token
+    /// encrypts, and any of them decrypts.
+    pub(crate) fn to_cluster(&self) -> cluster::Secrets {
+        let bytes = |token: &Token| token.0.as_bytes().to_vec();
+        cluster::Secrets::new(bytes(&self.first), self.others.iter().map(bytes))
     }
 }
 
@@ -76,16 +85,16 @@ impl Token {
 /// Returns a sentence that says what is wrong; it never shows the file's content.
 pub(crate) fn read_token(key: &str, path: &Path) -> Result<Token, String> {
     match read_tokens(key, path)? {
-        (token, others) if others.is_empty() => Ok(token),
+        TokenList { first, others } if others.is_empty() => Ok(first),
         _ => Err(format!("{key} {}: a token is one line, and the file has several", path.display())),
     }
 }
 
-/// Reads the tokens from the file that a setting names, one per line, and returns the first and the rest.
+/// Reads the tokens from the file that a setting names, one per line.
 ///
 /// # Errors
 /// Returns a sentence that says what is wrong; it never shows the file's content.
-pub(crate) fn read_tokens(key: &str, path: &Path) -> Result<(Token, Vec<Token>), String> {
+pub(crate) fn read_tokens(key: &str, path: &Path) -> Result<TokenList, String> {
     let fault = |message: String| format!("{key} {}: {message}", path.display());
     let file = std::fs::File::open(path).map_err(|error| fault(format!("cannot be read: {error}")))?;
     let mut text = String::new();
@@ -111,7 +120,7 @@ pub(crate) fn read_tokens(key: &str, path: &Path) -> Result<(Token, Vec<Token>),
     if others.len() >= TOKENS_MAX {
         return Err(fault(format!("too many tokens: at most {TOKENS_MAX}")));
     }
-    Ok((first, others))
+    Ok(TokenList { first, others })
 }
 
 /// Conditions that a request must meet. The token is the current one: a reload may change it.
@@ -280,7 +289,7 @@ mod tests {
             assert_eq!(read_token("admin-token-file", &path).is_ok(), right, "{content:?}");
         }
         std::fs::write(&path, "0123456789abcdef\r\nfedcba9876543210\n").expect("a file");
-        let (_, others) = read_tokens("cluster-secret", &path).expect("two");
+        let TokenList { others, .. } = read_tokens("cluster-secret", &path).expect("two");
         assert!(others.len() == 1 && others[0].is("fedcba9876543210"));
         assert!(read_token("admin-token-file", &path).expect_err("two").contains("the file has several"));
         std::fs::write(&path, "0123456789abcdef\n".repeat(TOKENS_MAX + 1)).expect("a file");

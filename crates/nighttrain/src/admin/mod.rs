@@ -51,7 +51,7 @@ mod views;
 
 use std::{sync::Arc, time::Instant};
 
-use ::cluster::{InstanceOutcome, Outcome, PurgeRequestError};
+use ::cluster::{InstanceOutcome, Outcome, PurgeRequestError, Scope};
 use axum::{
     Json, Router,
     extract::{Query, RawQuery, Request, State},
@@ -268,11 +268,12 @@ fn carry_out(accelerator: &dyn Purger, wanted: &PurgeQuery) -> Result<(Value, Op
             accelerator.invalidate(what, *is_soft).map(|()| serde_json::json!({ "invalidated": true }))?
         }
     };
-    if *reach == PurgeReach::Local {
-        return Ok((done, None));
-    }
-    let is_everywhere = *reach == PurgeReach::Everywhere;
-    let (outcome, why) = match accelerator.broadcast_purge(what, *is_soft, is_everywhere) {
+    let scope = match reach {
+        PurgeReach::Local => return Ok((done, None)),
+        PurgeReach::Told => Scope::Told,
+        PurgeReach::Everywhere => Scope::Everywhere,
+    };
+    let (outcome, why) = match accelerator.broadcast_purge(what, *is_soft, scope) {
         None => return Ok((done, None)),
         Some(Ok(outcome)) => (Some(outcome), None),
         Some(Err(refused)) => {
@@ -283,7 +284,7 @@ fn carry_out(accelerator: &dyn Purger, wanted: &PurgeQuery) -> Result<(Value, Op
     };
     if let Some(Outcome { sequence, instances }) = outcome {
         done["sequence"] = sequence.into();
-        if is_everywhere {
+        if scope == Scope::Everywhere {
             let one = |told: InstanceOutcome| serde_json::json!({ "name": told.name, "standing": told.standing.name() });
             done["instances"] = instances.into_iter().map(one).collect();
         }

@@ -6,7 +6,7 @@ use cache::{
     BanSeen, ByHand, ExplainError, Explanation, Invalidate, MemberSaid, Objects, ObjectsError, PeerSeen,
     PurgeError, PurgeResult, RequestOf,
 };
-use cluster::{ClusterStatus, Outcome, PurgeRequestError};
+use cluster::{ClusterStatus, Outcome, PurgeRequestError, Scope};
 use engine::meter::Registry;
 
 use crate::services::certificates::CertificateStatus;
@@ -42,13 +42,13 @@ pub(crate) trait Purger: Send + Sync + 'static {
     /// purge.
     fn invalidate(&self, what: &Invalidate, is_soft: bool) -> Result<(), PurgeError>;
 
-    /// Broadcasts a purge to the other accelerators. Blocks until the purge is published, or with
-    /// `everywhere` until every accelerator has applied it. Returns `None` without a cluster.
+    /// Broadcasts a purge to the other accelerators. Blocks until the condition of `scope`
+    /// is met. Returns `None` without a cluster.
     fn broadcast_purge(
         &self,
         _what: &Invalidate,
         _is_soft: bool,
-        _everywhere: bool,
+        _scope: Scope,
     ) -> Option<Result<Outcome, PurgeRequestError>> {
         None
     }

@@ -9,7 +9,7 @@ use cache::{
     Authorities, BanSeen, ByHand, Config, ExplainError, Explanation, Invalidate, MemberSaid, Objects,
     ObjectsError, Origin, PeerAt, PeerSeen, PurgeError, PurgeResult, RequestOf, Server, TlsError,
 };
-use cluster::{ClusterStatus, Outcome, PurgeRequestError};
+use cluster::{ClusterStatus, Outcome, PurgeRequestError, Scope};
 use engine::{
     journal::Journal,
     meter::{Registry, Source},
@@ -192,9 +192,9 @@ impl Purger for Accelerator {
         &self,
         what: &Invalidate,
         is_soft: bool,
-        everywhere: bool,
+        scope: Scope,
     ) -> Option<Result<Outcome, PurgeRequestError>> {
-        self.clustered.as_ref().map(|clustered| clustered.publish_and_wait(what, is_soft, everywhere))
+        self.clustered.as_ref().map(|clustered| clustered.publish_and_wait(what, is_soft, scope))
     }
 
     fn cluster(&self) -> Option<(ClusterStatus, Option<u64>)> {

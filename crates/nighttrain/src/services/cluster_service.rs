@@ -100,15 +100,14 @@ impl ClusterService {
         format!("cache: {} of the accelerators at {}\n", self.config.name, servers.join(", "))
     }
 
-    /// Broadcasts a local purge, and blocks until it is published, or with `everywhere` until every
-    /// accelerator has applied it.
+    /// Broadcasts a local purge, and blocks until the condition of `scope` is met.
     pub(crate) fn publish_and_wait(
         &self,
         what: &Invalidate,
         is_soft: bool,
-        everywhere: bool,
+        scope: Scope,
     ) -> Result<Outcome, PurgeRequestError> {
-        let answer = self.begin_to_tell(what, is_soft, everywhere);
+        let answer = self.begin_to_tell(what, is_soft, scope);
         answer.and_then(|answer| answer.blocking_recv().ok()).unwrap_or(Err(PurgeRequestError::Stopping))
     }
 
@@ -116,7 +115,7 @@ impl ClusterService {
         &self,
         what: &Invalidate,
         is_soft: bool,
-        everywhere: bool,
+        scope: Scope,
     ) -> Option<oneshot::Receiver<Result<Outcome, PurgeRequestError>>> {
         // An instance of an older version purges only the exact URL that it receives, so the URL is published
         // with both schemes. Instances apply purges in order, so one that has applied the last URL has
@@ -137,10 +136,9 @@ impl ClusterService {
             Invalidate::All | Invalidate::Doubted => PurgeSelection::All,
         };
         self.ask(|cluster| {
-            let (scope, within) = if everywhere {
-                (Scope::Everywhere, cluster.settle_time())
-            } else {
-                (Scope::Told, TOLD_WITHIN)
+            let within = match scope {
+                Scope::Everywhere => cluster.settle_time(),
+                Scope::Told => TOLD_WITHIN,
             };
             cluster.request_purge(Purge { what, is_soft }, true, scope, within)
         })
@@ -149,7 +147,7 @@ impl ClusterService {
 
 impl PurgeBroadcast for ClusterService {
     fn broadcast(&self, what: Invalidate, is_soft: bool) -> BroadcastFuture {
-        let answer = self.begin_to_tell(&what, is_soft, false);
+        let answer = self.begin_to_tell(&what, is_soft, Scope::Told);
         Box::pin(async move {
             let answer = match answer {
                 Some(answer) => answer.await.unwrap_or(Err(PurgeRequestError::Stopping)),

@@ -4,10 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use cluster::{Config, Login, Name, VaultConfig, WhenCutOff};
 
-use crate::{
-    admin::{Token, read_tokens},
-    failure::Fault,
-};
+use crate::{admin::read_tokens, failure::Fault};
 
 /// Configured settings of the cluster.
 #[derive(Debug, Clone, PartialEq)]
@@ -93,8 +90,7 @@ impl ClusterSettings {
             Some(path) => {
                 let secrets = read_tokens("cluster-secret", path)
                     .map_err(|message| fault("cluster-secret", message.as_str()))?;
-                let secrets = Token::to_cluster(&secrets);
-                Some(VaultConfig { bucket: self.vault.clone(), secrets })
+                Some(VaultConfig { bucket: self.vault.clone(), secrets: secrets.to_cluster() })
             }
             None => None,
         };
