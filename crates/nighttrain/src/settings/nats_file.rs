@@ -7,7 +7,6 @@
 use std::{
     net::{IpAddr, SocketAddr},
     path::{Path, PathBuf},
-    time::Duration,
 };
 
 use feed::{
@@ -20,7 +19,9 @@ use feed::{
 use crate::{
     failure::Fault,
     settings::{
-        Section, in_section,
+        Section,
+        feed_settings::FeedSettings,
+        in_section,
         precedence::{self, ActiveSettings, Source},
         resolve,
     },
@@ -113,44 +114,86 @@ impl Surroundings for HostEnvironment {
     }
 }
 
+/// Settings that the file may change, because no other source has set them.
+#[derive(Clone, Copy)]
+struct FreeSettings<'a> {
+    sources: &'a [Source],
+}
+
+impl FreeSettings<'_> {
+    fn contains(self, section: Section, key: &str) -> bool {
+        in_section(section, key).is_none_or(|(place, _)| self.sources[place] == Source::Default)
+    }
+
+    fn has(self, key: &str) -> bool {
+        self.contains(Section::Feed, key)
+    }
+
+    /// Sets a setting of the feed to the file's value, if the file has one and the setting is free.
+    fn take<T>(self, key: &str, to: &mut T, from: Option<T>) {
+        if let Some(from) = from.filter(|_| self.has(key)) {
+            *to = from;
+        }
+    }
+}
+
 fn join(in_force: &mut ActiveSettings, options: Options) {
-    let sources = &in_force.sources;
-    let is_free_in = |section: Section, key: &str| {
-        in_section(section, key).is_none_or(|(place, _)| sources[place] == Source::Default)
-    };
-    let is_free = |key: &str| is_free_in(Section::Feed, key);
+    let ActiveSettings { settings, sources } = in_force;
+    let free = FreeSettings { sources };
+    join_addresses(free, &mut settings.feed, &options);
+    join_limits(free, &mut settings.feed.config, &options);
     for (key, to, from) in [
-        ("log-file", &mut in_force.settings.log_file, options.log_file),
-        ("pid-file", &mut in_force.settings.pid_file, options.pid_file),
+        ("log-file", &mut settings.log_file, options.log_file),
+        ("pid-file", &mut settings.pid_file, options.pid_file),
     ] {
-        if from.is_some() && is_free_in(Section::Common, key) {
+        if from.is_some() && free.contains(Section::Common, key) {
             *to = from;
         }
     }
     let is_told = options.debug.is_some() || options.trace.is_some();
-    if is_told && is_free_in(Section::Common, "log") {
-        in_force.settings.log = log_filter(options.debug.unwrap_or(false), options.trace.unwrap_or(false));
+    if is_told && free.contains(Section::Common, "log") {
+        let [debug, trace] = [options.debug, options.trace].map(Option::unwrap_or_default);
+        settings.log = LogOptions { debug, trace }.filter();
     }
-    let feed = &mut in_force.settings.feed;
+    let feed = &mut settings.feed;
     let config = &mut feed.config;
-    let limits = &mut config.limits;
-    if is_free("listen") {
-        config.listen = SocketAddr::new(
-            options.host.unwrap_or(config.listen.ip()),
-            options.port.unwrap_or(config.listen.port()),
-        );
+    config.server_tags = options.server_tags;
+    config.headers = !options.no_header_support.unwrap_or(false);
+    free.take("server-name", &mut config.server_name, options.server_name);
+    free.take("proxy-protocol", &mut config.proxy_protocol, options.proxy_protocol);
+    config.authorization = options.authorization;
+    if free.has("leaf") && feed.leaf_remotes.is_empty() {
+        feed.leaf_remotes = options.hubs;
     }
-    if is_free("monitor") {
+    if free.has("tls-cert") {
+        config.tls = options.tls.map(tls);
+    }
+    if let Some(websocket) = options.websocket.filter(|_| free.has("websocket")) {
+        join_websocket(free, feed, websocket, options.host);
+    }
+    let config = &mut settings.feed.config;
+    let maps = |tls: Option<&Tls>| tls.is_some_and(|tls| tls.map);
+    config.authorization.by_certificate =
+        maps(config.tls.as_ref()) || maps(config.websocket.as_ref().and_then(|web| web.tls.as_ref()));
+}
+
+fn join_addresses(free: FreeSettings<'_>, feed: &mut FeedSettings, options: &Options) {
+    let listen = &mut feed.config.listen;
+    if free.has("listen") {
+        *listen = SocketAddr::new(options.host.unwrap_or(listen.ip()), options.port.unwrap_or(listen.port()));
+    }
+    if free.has("monitor") {
         feed.monitor = SocketAddr::new(
             options.http_host.or(options.host).unwrap_or(feed.monitor.ip()),
             options.http_port.unwrap_or(feed.monitor.port()),
         );
     }
-    let number = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+}
+
+fn join_limits(free: FreeSettings<'_>, config: &mut feed::Config, options: &Options) {
+    let limits = &mut config.limits;
     let take = |key: &str, to: &mut usize, from: Option<u64>| {
-        if let Some(from) = from.filter(|_| is_free(key)) {
-            *to = number(from);
-        }
+        free.take(key, to, from.map(|number| usize::try_from(number).unwrap_or(usize::MAX)));
     };
     // With a limit of -1, the bound that all clients share still applies.
     let or_at_most = |limit: Option<u64>, most: usize| {
@@ -165,32 +208,18 @@ fn join(in_force: &mut ActiveSettings, options: Options) {
     take("max-payload", &mut limits.max_payload, payload);
     let control_line = or_at_most(options.max_control_line, CONTROL_LINE_BYTES_MAX);
     take("max-control-line", &mut limits.max_control_line, control_line);
-    let take = |key: &str, to: &mut Duration, from: Option<Duration>| {
-        if let Some(from) = from.filter(|_| is_free(key)) {
-            *to = from;
-        }
-    };
-    take("write-deadline", &mut limits.write_deadline, options.write_deadline);
-    take("ping-interval", &mut limits.ping_interval, options.ping_interval);
-    take("auth-timeout", &mut limits.auth_timeout, options.auth_timeout);
-    take("lame-duck-duration", &mut config.lame_duck_duration, options.lame_duck_duration);
-    take("lame-duck-grace-period", &mut config.lame_duck_grace_period, options.lame_duck_grace_period);
-    config.server_tags = options.server_tags;
-    config.headers = !options.no_header_support.unwrap_or(false);
-    if let Some(ping_max) = options.ping_max.filter(|_| is_free("ping-max")) {
-        limits.ping_max = u32::try_from(ping_max).unwrap_or(u32::MAX);
-    }
-    if let Some(name) = options.server_name.filter(|_| is_free("server-name")) {
-        config.server_name = name;
-    }
-    if let Some(proxy_protocol) = options.proxy_protocol.filter(|_| is_free("proxy-protocol")) {
-        config.proxy_protocol = proxy_protocol;
-    }
-    config.authorization = options.authorization;
-    if is_free("leaf") && feed.leaf_remotes.is_empty() {
-        feed.leaf_remotes = options.hubs;
-    }
-    let tls = |tls: nats_config::Tls| Tls {
+    let ping_max = options.ping_max.map(|ping_max| u32::try_from(ping_max).unwrap_or(u32::MAX));
+    free.take("ping-max", &mut limits.ping_max, ping_max);
+    free.take("write-deadline", &mut limits.write_deadline, options.write_deadline);
+    free.take("ping-interval", &mut limits.ping_interval, options.ping_interval);
+    free.take("auth-timeout", &mut limits.auth_timeout, options.auth_timeout);
+    free.take("lame-duck-duration", &mut config.lame_duck_duration, options.lame_duck_duration);
+    let grace_period = options.lame_duck_grace_period;
+    free.take("lame-duck-grace-period", &mut config.lame_duck_grace_period, grace_period);
+}
+
+fn tls(tls: nats_config::Tls) -> Tls {
+    Tls {
         shown: CertificateSource::Pair(Pair { certificates: tls.cert_file, key: tls.key_file, ocsp: None }),
         ca_file: tls.ca_file,
         verify: tls.verify,
@@ -198,34 +227,36 @@ fn join(in_force: &mut ActiveSettings, options: Options) {
         handshake_first: tls.handshake_first,
         timeout: tls.timeout,
         optional: tls.optional,
-    };
-    if is_free("tls-cert") {
-        config.tls = options.tls.map(tls);
     }
-    if let Some(websocket) = options.websocket.filter(|_| is_free("websocket")) {
-        let host = websocket.host.or(options.host).unwrap_or(config.listen.ip());
-        config.websocket = Some(WebSocket {
-            listen: SocketAddr::new(host, websocket.port),
-            tls: websocket.tls.map(tls),
-            same_origin: websocket.same_origin,
-            allowed_origins: match is_free("websocket-origins") {
-                false => feed.websocket_origins.clone(),
-                // All web pages may connect, as in nats-server, because users and passwords keep strangers
-                // out. If no user is required, any web page could use its visitors' browsers to reach a feed
-                // that only they can reach, so its origin is refused.
-                true if websocket.allowed_origins.is_empty()
-                    && !websocket.same_origin
-                    && !config.authorization.is_open() =>
-                {
-                    vec!["*".to_owned()]
-                }
-                true => websocket.allowed_origins,
-            },
-        });
-    }
-    let maps = |tls: Option<&Tls>| tls.is_some_and(|tls| tls.map);
-    config.authorization.by_certificate =
-        maps(config.tls.as_ref()) || maps(config.websocket.as_ref().and_then(|web| web.tls.as_ref()));
+}
+
+/// Takes the WebSocket listener; `host` is the file's address of the other listener.
+fn join_websocket(
+    free: FreeSettings<'_>,
+    feed: &mut FeedSettings,
+    websocket: nats_config::WebSocket,
+    host: Option<IpAddr>,
+) {
+    let config = &mut feed.config;
+    let host = websocket.host.or(host).unwrap_or(config.listen.ip());
+    config.websocket = Some(WebSocket {
+        listen: SocketAddr::new(host, websocket.port),
+        tls: websocket.tls.map(tls),
+        same_origin: websocket.same_origin,
+        allowed_origins: match free.has("websocket-origins") {
+            false => feed.websocket_origins.clone(),
+            // All web pages may connect, as in nats-server, because users and passwords keep strangers
+            // out. If no user is required, any web page could use its visitors' browsers to reach a feed
+            // that only they can reach, so its origin is refused.
+            true if websocket.allowed_origins.is_empty()
+                && !websocket.same_origin
+                && !config.authorization.is_open() =>
+            {
+                vec!["*".to_owned()]
+            }
+            true => websocket.allowed_origins,
+        },
+    });
 }
 
 /// Returns a line for the operator if browsers are refused; `None` if all web pages may connect, or none can.
@@ -239,14 +270,25 @@ pub(crate) fn word_on_origins(in_force: &ActiveSettings) -> Option<&'static str>
     )
 }
 
-/// Returns the log filter for nats-server's options `debug` and `trace`, which are independent of each other.
-pub(crate) fn log_filter(debug: bool, trace: bool) -> String {
-    let level = if debug { "debug" } else { "info" };
-    if trace { format!("{level},{}=trace", feed::PROTOCOL_LOG) } else { level.to_owned() }
+/// The options `debug` and `trace` of nats-server, which are independent of each other.
+pub(crate) struct LogOptions {
+    pub(crate) debug: bool,
+    /// True if the protocol lines of clients are logged.
+    pub(crate) trace: bool,
+}
+
+impl LogOptions {
+    /// Returns the log filter for the options.
+    pub(crate) fn filter(&self) -> String {
+        let level = if self.debug { "debug" } else { "info" };
+        if self.trace { format!("{level},{}=trace", feed::PROTOCOL_LOG) } else { level.to_owned() }
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn joined(

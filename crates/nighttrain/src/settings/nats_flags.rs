@@ -12,7 +12,7 @@ use crate::{
     failure::Failure,
     settings::{
         Section, in_section,
-        nats_file::log_filter,
+        nats_file::LogOptions,
         precedence::{ActiveSettings, Source},
         resolve,
     },
@@ -70,7 +70,7 @@ impl NatsFlags {
         }
         let log = in_section(Section::Common, "log").map(|(place, _)| in_force.sources[place]);
         if (self.debug > 0 || self.trace > 0) && log != Some(Source::Flag) {
-            in_force.settings.log = log_filter(self.debug > 0, self.trace > 0);
+            in_force.settings.log = LogOptions { debug: self.debug > 0, trace: self.trace > 0 }.filter();
         }
     }
 }

@@ -10,7 +10,10 @@ use std::{ffi::OsString, fmt, path::Path};
 
 use crate::{
     failure::Fault,
-    settings::{SETTINGS, Settings, file},
+    settings::{
+        SETTINGS, Settings,
+        file::{self, FileValue},
+    },
 };
 
 /// Source of a value.
@@ -60,53 +63,63 @@ pub(crate) fn in_force(
     variable: impl Fn(&str) -> Option<OsString>,
     flags: &Flags,
 ) -> Result<ActiveSettings, Vec<Fault>> {
-    let mut settings = Settings::default();
-    let mut sources = vec![Source::Default; SETTINGS.len()];
-    let mut faults = Vec::new();
-
+    let mut merge = Merge::new();
     if let Some(path) = file {
-        match file::read(path) {
-            Ok(text) => {
-                let (values, said, wrong) = file::values(&path.display().to_string(), &text);
-                faults.extend(wrong);
-                settings.sites = said.sites;
-                settings.cache.rules.paths = said.paths;
-                settings.feed.leaf_remotes = said.hubs;
-                for value in values {
-                    match SETTINGS[value.setting].set(&mut settings, &value.text) {
-                        Ok(()) => sources[value.setting] = Source::File,
-                        Err(message) => faults.push(Fault {
-                            place: value.place,
-                            message: format!("{}: {message}", SETTINGS[value.setting].key),
-                        }),
-                    }
-                }
-            }
-            Err(fault) => faults.push(fault),
-        }
+        merge.take_file(path);
     }
-
     for (i, setting) in SETTINGS.iter().enumerate() {
         let name = setting.variable();
         let Some(text) = variable(&name) else { continue };
-        let result = match text.to_str() {
-            Some(text) => setting.set(&mut settings, text),
-            None => Err("invalid UTF-8".to_owned()),
-        };
-        match result {
-            Ok(()) => sources[i] = Source::Environment,
-            Err(message) => faults.push(Fault { place: name, message }),
+        let text = text.to_str().ok_or_else(|| "invalid UTF-8".to_owned());
+        if let Err(message) = text.and_then(|text| merge.set(i, text, Source::Environment)) {
+            merge.faults.push(Fault { place: name, message });
         }
     }
-
     for (i, text) in flags {
-        match SETTINGS[*i].set(&mut settings, text) {
-            Ok(()) => sources[*i] = Source::Flag,
-            Err(message) => faults.push(Fault { place: format!("--{}", SETTINGS[*i].key), message }),
+        if let Err(message) = merge.set(*i, text, Source::Flag) {
+            merge.faults.push(Fault { place: format!("--{}", SETTINGS[*i].key), message });
+        }
+    }
+    if merge.faults.is_empty() { Ok(merge.active) } else { Err(merge.faults) }
+}
+
+/// Settings being merged, and the faults found so far.
+struct Merge {
+    active: ActiveSettings,
+    faults: Vec<Fault>,
+}
+
+impl Merge {
+    fn new() -> Self {
+        let sources = vec![Source::Default; SETTINGS.len()];
+        Self { active: ActiveSettings { settings: Settings::default(), sources }, faults: Vec::new() }
+    }
+
+    fn take_file(&mut self, path: &Path) {
+        let text = match file::read(path) {
+            Ok(text) => text,
+            Err(fault) => return self.faults.push(fault),
+        };
+        let (values, said, wrong) = file::values(&path.display().to_string(), &text);
+        self.faults.extend(wrong);
+        let settings = &mut self.active.settings;
+        settings.sites = said.sites;
+        settings.cache.rules.paths = said.paths;
+        settings.feed.leaf_remotes = said.hubs;
+        for FileValue { setting, text, place } in values {
+            if let Err(message) = self.set(setting, &text, Source::File) {
+                let message = format!("{}: {message}", SETTINGS[setting].key);
+                self.faults.push(Fault { place, message });
+            }
         }
     }
 
-    if faults.is_empty() { Ok(ActiveSettings { settings, sources }) } else { Err(faults) }
+    /// Sets the setting at a position in [`SETTINGS`], unless the text is invalid.
+    fn set(&mut self, setting: usize, text: &str, source: Source) -> Result<(), String> {
+        SETTINGS[setting].set(&mut self.active.settings, text)?;
+        self.active.sources[setting] = source;
+        Ok(())
+    }
 }
 
 #[cfg(test)]

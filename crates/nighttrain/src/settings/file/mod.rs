@@ -5,9 +5,12 @@
 mod hubs;
 mod sites;
 
-use std::{io::Read, ops::Range, path::Path};
+use std::{borrow::Cow, io::Read, ops::Range, path::Path};
 
-use toml::de::{DeTable, DeValue};
+use toml::{
+    Spanned,
+    de::{DeTable, DeValue},
+};
 
 pub(crate) use self::{hubs::rows_of_hub, sites::FileSites};
 use crate::{
@@ -76,45 +79,49 @@ struct FileReader<'t> {
 impl FileReader<'_> {
     fn table(&mut self, table: &DeTable<'_>, section: Section) {
         for (key, value) in table {
-            let name = key.get_ref().as_ref();
-            let named = Section::NAMED.into_iter().find(|inner| inner.name() == Some(name));
-            if let (Section::Common, Some(inner_section)) = (section, named) {
-                match value.get_ref() {
-                    DeValue::Table(inner) => self.table(inner, inner_section),
-                    _ => self.fault(&value.span(), format!("{name} is a section: [{name}]")),
-                }
-                continue;
-            }
-            if section == Section::Cache && self.has_read_sites(name, value) {
-                continue;
-            }
-            if section == Section::Feed && self.has_read_hubs(name, value) {
-                continue;
-            }
-            match in_section(section, name).or_else(|| by_key(name)) {
-                Some((i, setting)) if setting.section == section => {
-                    match text_of(value.get_ref(), setting.shape) {
-                        Ok(text) => {
-                            let start = value.span().start;
-                            let place = self.place(start);
-                            self.values.push((start, FileValue { setting: i, text, place }));
-                        }
-                        Err(message) => self.fault(&value.span(), format!("{name}: {message}")),
+            self.entry(key, value, section);
+        }
+    }
+
+    /// Reads a key with its value, which may be a section.
+    fn entry(&mut self, key: &Spanned<Cow<'_, str>>, value: &Spanned<DeValue<'_>>, section: Section) {
+        let name = key.get_ref().as_ref();
+        let named = Section::NAMED.into_iter().find(|inner| inner.name() == Some(name));
+        if let (Section::Common, Some(inner_section)) = (section, named) {
+            return match value.get_ref() {
+                DeValue::Table(inner) => self.table(inner, inner_section),
+                _ => self.fault(&value.span(), format!("{name} is a section: [{name}]")),
+            };
+        }
+        if section == Section::Cache && self.has_read_sites(name, value) {
+            return;
+        }
+        if section == Section::Feed && self.has_read_hubs(name, value) {
+            return;
+        }
+        match in_section(section, name).or_else(|| by_key(name)) {
+            Some((i, setting)) if setting.section == section => {
+                match text_of(value.get_ref(), setting.shape) {
+                    Ok(text) => {
+                        let start = value.span().start;
+                        let place = self.place(start);
+                        self.values.push((start, FileValue { setting: i, text, place }));
                     }
+                    Err(message) => self.fault(&value.span(), format!("{name}: {message}")),
                 }
-                Some((_, setting)) => self.fault(
-                    &key.span(),
-                    match setting.section.name() {
-                        None => format!("`{name}` belongs at the top of the file, before any [section]"),
-                        Some(section) => format!("`{name}` belongs under [{section}]"),
-                    },
-                ),
-                None => {
-                    let what = if matches!(value.get_ref(), DeValue::Table(_)) { "section" } else { "key" };
-                    let meant =
-                        nearest(name, section).map_or_else(String::new, |near| format!("; perhaps {near}"));
-                    self.fault(&key.span(), format!("unknown {what} `{name}`{meant}"));
-                }
+            }
+            Some((_, setting)) => self.fault(
+                &key.span(),
+                match setting.section.name() {
+                    None => format!("`{name}` belongs at the top of the file, before any [section]"),
+                    Some(section) => format!("`{name}` belongs under [{section}]"),
+                },
+            ),
+            None => {
+                let what = if matches!(value.get_ref(), DeValue::Table(_)) { "section" } else { "key" };
+                let meant =
+                    nearest(name, section).map_or_else(String::new, |near| format!("; perhaps {near}"));
+                self.fault(&key.span(), format!("unknown {what} `{name}`{meant}"));
             }
         }
     }
