@@ -68,7 +68,7 @@ async fn receive_all(receiver: &mut Receiver<Message>, me: usize, count: usize) 
 }
 
 #[test]
-fn every_message_of_everyone_arrives_once_and_in_order() {
+fn every_message_arrives_once_and_in_order() {
     let mesh = Mesh::<Message>::new(3, 1, 64).unwrap();
     let counters = mesh.counters();
     let endpoints = mesh.into_endpoints();
