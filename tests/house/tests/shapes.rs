@@ -12,7 +12,7 @@ const LINES_MAX: usize = 100;
 const DEEP_FUNCTIONS: usize = 0;
 const DEPTH: usize = 7;
 /// Functions with a tuple as parameter.
-const TUPLE_PARAMETERS: usize = 0;
+const TUPLE_PARAMETERS: usize = 5;
 /// Functions with two parameters of type `bool` side by side.
 const BOOLS_SIDE_BY_SIDE: usize = 0;
 /// Tests whose name has more than [`NAME_WORDS_MAX`] words, the row of `docs/features.md` apart.

@@ -8,7 +8,7 @@ use crate::{
     accounts::identity::{Check, Credentials},
     client::connection::{CloseReason, ConnId, Connection, Stage, Writer},
     counters::Counter,
-    mesh::core::Core,
+    mesh::{core::Core, shared::InfoOccasion},
     monitor::{capture, snapshot::CLOSED_KEPT_MAX},
     routing::trie::SubId,
 };
@@ -46,7 +46,7 @@ impl Core {
             let info = self.shared.info(
                 &self.settings,
                 &(&*self.outputs.connections[id]).into(),
-                false,
+                InfoOccasion::Connection,
                 self.clients.is_lame,
             );
             self.outputs.say(id, &info);

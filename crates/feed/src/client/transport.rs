@@ -38,7 +38,7 @@ use crate::{
     mesh::{
         core::{Core, Local},
         settings::Settings,
-        shared::Reader,
+        shared::{InfoOccasion, Reader},
     },
 };
 
@@ -147,7 +147,7 @@ async fn prepare(
             transport: arrival.transport,
             nonce: arrival.nonce.as_deref(),
         };
-        let info = local.core.borrow().shared.info(settings, &reader, false, ldm);
+        let info = local.core.borrow().shared.info(settings, &reader, InfoOccasion::Connection, ldm);
         socket.write_all(&info).await?;
     }
     if tls.optional && !is_tls_first {

@@ -11,6 +11,7 @@ use crate::{
     mesh::{
         core::{Core, Routing, SUBSCRIPTION_MEMORY},
         settings::Settings,
+        shared::InfoOccasion,
     },
 };
 
@@ -39,8 +40,12 @@ impl Core {
             self.judge_again(id);
             let connection = &self.outputs.connections[id];
             if connection.takes_info && connection.closing.is_none() {
-                let info =
-                    self.shared.info(&self.settings, &(&**connection).into(), true, self.clients.is_lame);
+                let info = self.shared.info(
+                    &self.settings,
+                    &(&**connection).into(),
+                    InfoOccasion::Change,
+                    self.clients.is_lame,
+                );
                 self.outputs.say(id, &info);
                 // Output is written after each connection, so that all of it takes one chunk instead of one
                 // per connection.

@@ -52,6 +52,15 @@ pub(crate) struct SharedState {
     of_accounts: Box<[AtomicUsize]>,
 }
 
+/// Reason why a client gets an INFO line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum InfoOccasion {
+    /// The client has just connected.
+    Connection,
+    /// The client has logged in, or something that INFO says has changed.
+    Change,
+}
+
 /// Client for which an INFO line is built.
 pub(crate) struct Reader<'a> {
     pub(crate) cid: u64,
@@ -143,12 +152,12 @@ impl SharedState {
         self.next_cid.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Builds the INFO line for a client. `connect_info`: this is not the client's first INFO.
+    /// Builds the INFO line for a client.
     pub(crate) fn info(
         &self,
         settings: &Settings,
         reader: &Reader<'_>,
-        connect_info: bool,
+        occasion: InfoOccasion,
         ldm: bool,
     ) -> Vec<u8> {
         let config = &settings.config;
@@ -174,7 +183,7 @@ impl SharedState {
             tls_verify: tls.is_some_and(|tls| tls.verify),
             nonce: reader.nonce,
             connect_urls: &config.connect_urls,
-            connect_info,
+            connect_info: occasion == InfoOccasion::Change,
             ldm,
         };
         let mut line = Vec::with_capacity(512);

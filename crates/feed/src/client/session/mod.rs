@@ -21,7 +21,7 @@ use crate::{
         run::Run,
         work::{self, SUBSCRIBE, WALKS},
     },
-    mesh::core::Core,
+    mesh::{core::Core, shared::InfoOccasion},
     routing::trie::tokens_of,
 };
 
@@ -246,7 +246,12 @@ impl Core {
         self.outputs.say(id, b"PONG\r\n");
         let connection = &mut *self.outputs.connections[id];
         if std::mem::take(&mut connection.wants_second_info) {
-            let info = self.shared.info(&self.settings, &(&*connection).into(), true, self.clients.is_lame);
+            let info = self.shared.info(
+                &self.settings,
+                &(&*connection).into(),
+                InfoOccasion::Change,
+                self.clients.is_lame,
+            );
             self.outputs.say(id, &info);
         }
     }
