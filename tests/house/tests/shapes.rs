@@ -130,7 +130,7 @@ fn type_of(parameter: &[TokenTree]) -> &[TokenTree] {
     &parameter[start.map_or(parameter.len(), |start| colon + start)..]
 }
 
-fn is_tuple(parameter: &Vec<TokenTree>) -> bool {
+fn is_tuple(parameter: &[TokenTree]) -> bool {
     matches!(type_of(parameter), [TokenTree::Group(group)]
         if group.delimiter() == Delimiter::Parenthesis && !group.stream().is_empty())
 }
@@ -208,7 +208,7 @@ fn odd_shapes_only_shrink() {
             if depth(&body) >= DEPTH {
                 deep.push(format!("{path}: {name}"));
             }
-            if parameters.iter().any(is_tuple) {
+            if parameters.iter().any(|one| is_tuple(one)) {
                 tuples.push(format!("{path}: {name}"));
             }
             if parameters.windows(2).any(|pair| pair.iter().all(|parameter| is_bool(parameter))) {
