@@ -111,7 +111,8 @@ pub fn cores(wanted: usize) -> Option<String> {
     (first.len() == wanted).then(|| first.join(","))
 }
 
-/// Runs a test's body with one core: for tests of one connection's answers, to which another core adds nothing.
+/// Runs a test's body with one core: for tests of one connection's answers, to which another core adds
+/// nothing.
 ///
 /// `on_one_core! { name, ... }` expects functions `fn name(cores: &str)`.
 #[macro_export]

@@ -59,7 +59,7 @@ impl InstancePurgeState {
     }
 }
 
-/// An instance whose lease has not expired, and that announces an address.
+/// An instance that has not left, whose lease has not expired, and that announces an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LiveInstance {
     /// Name of the instance.

@@ -143,8 +143,7 @@ impl Server {
     /// # Errors
     /// [`StartError`]: see [`Server::start`].
     pub fn start_logged(config: Config, journal: Option<&Arc<Journal>>) -> Result<Self, StartError> {
-        let (mut setup, rings) =
-            ServiceSetup::new(&config.cores, CORES_MAX, RING_MESSAGES).map_err(StartError::Prepare)?;
+        let mut setup = ServiceSetup::new(&config.cores, CORES_MAX).map_err(StartError::Prepare)?;
         let loops = setup.loops();
         if loops > CORES_MAX {
             return Err(StartError::TooManyCores(loops));
@@ -170,6 +169,7 @@ impl Server {
         let hubs = leaf::seeds(&config, &identities, &shared.server_id, &[]).map_err(StartError::Leaf)?;
         let settings = Arc::new(Settings { config, identities, acceptors, hubs });
         setup.registry.register(counters.clone());
+        let rings = setup.rings(RING_MESSAGES).map_err(StartError::Prepare)?;
         let seeds = listeners.into_iter().zip(web_listeners).zip(rings.endpoints).enumerate();
         let seeds = seeds
             .map(|(index, ((listener, web_listener), endpoint))| {
@@ -355,21 +355,22 @@ async fn run_core(context: CoreContext, seed: Seed, common: Arc<Common>) -> io::
         system: common.system.clone(),
         scribe,
     });
-    let mut accepting = Vec::new();
-    let doors = [(Some(listener), Door::Nats), (web_listener, Door::Web)];
-    for (listener, door) in doors.into_iter().filter_map(|(listener, door)| Some((listener?, door))) {
-        let listener = tokio::net::TcpListener::from_std(listener)?;
-        accepting.push(tokio::task::spawn_local(accept(Rc::clone(&local), listener, door)));
-    }
     let inbox = tokio::task::spawn_local(Rc::clone(&local).attend_inbox());
     let housekeeping = tokio::task::spawn_local(Rc::clone(&local).keep_house());
     let holds = tokio::task::spawn_local(Rc::clone(&local).attend_holds());
     let places = leaf::places_of(context.index, context.cores);
     let joining: Vec<_> =
         places.map(|place| tokio::task::spawn_local(leaf::keep_place(Rc::clone(&local), place))).collect();
-    common.stage.serve(&context, accepting).await;
+    let mut accepting = Vec::new();
+    let doors = [(Some(listener), Door::Nats), (web_listener, Door::Web)];
+    for (listener, door) in doors.into_iter().filter_map(|(listener, door)| Some((listener?, door))) {
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        accepting.push(tokio::task::spawn_local(accept(Rc::clone(&local), listener, door)));
+    }
+    common.stage.serve(&context, accepting, || ()).await;
     run_lame_duck(&local).await;
-    // Messages of other loops' clients may still be on their way here.
+    // Messages of other loops' clients may still be on their way here, so the loop stays until the last client
+    // of all loops has left.
     common.stage.drain(|| true).await;
     leaf::say_goodbye(&local).await;
     joining.iter().for_each(tokio::task::JoinHandle::abort);

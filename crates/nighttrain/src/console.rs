@@ -29,7 +29,7 @@ pub(crate) fn print_at_once(bytes: &[u8]) -> io::Result<bool> {
     }
 }
 
-/// Writes a line to stderr, so that no log filter hides it, even before the log has started. An error is
+/// Writes a line to stderr: no log filter hides it, and it works before the log has started. An error is
 /// ignored: if stderr is gone, there is no reader, and the exit code still reports a failure.
 pub(crate) fn print_to_stderr(line: &impl Display) {
     _ = writeln!(stderr(), "{line}");

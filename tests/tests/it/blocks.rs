@@ -30,16 +30,16 @@ on_one_core! {
     a39_a_range_fetches_only_the_slices_it_touches,
     a39_conditions_and_heads_are_answered_without_a_block,
     a39_slices_require_a_strong_validator_and_ranges,
-    a39_an_origin_that_ignores_ranges_is_remembered,
     a39_slices_stay_stored_when_the_origin_fails,
     a39_who_does_not_read_has_two_blocks_fetched,
     a39_only_if_cached_asks_nobody,
     blocks_stay_with_their_member,
-    versions_that_differ_again_leave_a_note,
     ranges_far_apart_fetch_no_blocks,
 }
 
 on_one_core_and_on_two! {
+    versions_that_differ_again_leave_a_note,
+    a39_an_origin_that_ignores_ranges_is_remembered,
     a39_whole_answers_and_ranges_come_from_slices,
     a39_a_block_that_many_want_is_fetched_once,
     a39_blocks_outlive_a_revalidation,

@@ -32,7 +32,6 @@ use tests::{
 };
 
 on_one_core! {
-    a38_blocks_are_fetched_once_for_all,
     a38_private_requests_bypass_the_peers,
     a38_a_peer_that_is_killed_is_nobodys_error,
     a38_the_answer_of_a_dead_peer_is_resumed,
@@ -41,6 +40,7 @@ on_one_core! {
 }
 
 on_one_core_and_on_two! {
+    a38_blocks_are_fetched_once_for_all,
     a38_the_owner_fetches_and_repeated_answers_are_kept,
     a38_many_clients_of_three_instances_are_one_fetch,
     a38_what_varies_is_fetched_once_for_each_variant,

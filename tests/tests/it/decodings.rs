@@ -30,7 +30,6 @@ on_one_core! {
     a17_an_origins_variants_are_decoded_as_needed,
     a17_oversized_content_is_sent_undecoded,
     a17_what_is_damaged_is_sent_as_it_is,
-    a17_what_waits_to_be_decoded_is_bounded,
     a17_decoded_content_has_its_own_entity_tag,
     a17_ranges_of_decoded_content_are_right,
     a17_what_is_not_to_be_decoded_is_not,
@@ -38,6 +37,7 @@ on_one_core! {
 }
 
 on_one_core_and_on_two! {
+    a17_what_waits_to_be_decoded_is_bounded,
     a17_a_hundred_who_wait_have_it_decoded_once,
     a17_what_is_purged_is_gone_decoded_too,
     a17_what_is_validated_is_decoded_once,

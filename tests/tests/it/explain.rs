@@ -17,13 +17,13 @@ on_one_core! {
     a24_a_pass_is_explained_by_its_rule,
     a24_cookies_and_credentials_are_explained,
     a24_a_hit_for_miss_is_explained,
-    a24_a_site_without_freshness_is_reported_once,
     a24_a_soft_purge_is_explained_as_stale,
     a24_what_is_on_the_file_alone_is_told,
     a24_what_is_no_request_is_one_clear_error,
 }
 
 on_one_core_and_on_two! {
+    a24_a_site_without_freshness_is_reported_once,
     a24_explain_shows_a_stored_page_and_changes_nothing,
     a24_who_was_answered_last_is_told,
 }

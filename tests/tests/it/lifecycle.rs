@@ -10,15 +10,12 @@ use std::net::TcpListener;
 use rustix::process::Signal;
 use tests::{
     Accelerator, Answer, Client, End, Gate, Next, Request, Response, ScriptedOrigin, content::content,
-    eventually, on_one_core, on_one_core_and_on_two, program,
+    eventually, on_one_core_and_on_two, program,
 };
 
-on_one_core! {
+on_one_core_and_on_two! {
     an_idle_server_stops_at_once,
     the_admin_port_tells_how_it_is,
-}
-
-on_one_core_and_on_two! {
     a_stop_lets_downloads_finish,
     an_abrupt_end_leaves_the_ports_reusable,
     a_reload_loses_no_request,

@@ -35,12 +35,12 @@ on_one_core! {
     a42_gos_server_is_asked_over_http2,
     a42_probes_go_over_http2,
     a42_a_websocket_goes_by_http1_all_the_same,
-    a11_an_http1_server_killed_under_load_returns_gently,
     a11_the_whole_of_an_answer_has_its_time,
     a10_a_name_that_moves_is_followed,
 }
 
 on_one_core_and_on_two! {
+    a11_an_http1_server_killed_under_load_returns_gently,
     a42_many_exchanges_share_a_connection_to_an_origin,
     a11_an_http2_server_killed_under_load_returns_gently,
 }

@@ -28,13 +28,13 @@ on_one_core! {
     a10_a_backup_serves_when_others_are_down,
     a11_an_unreachable_member_is_ejected_unnoticed,
     a11_what_may_not_be_repeated_is_not,
-    a42_a_visitor_stays_with_a_server,
-    a42_an_operator_takes_a_server_out,
     a10_a_unix_socket_is_asked,
     a42_tls_with_an_origin_is_verified,
 }
 
 on_one_core_and_on_two! {
+    a42_a_visitor_stays_with_a_server,
+    a42_an_operator_takes_a_server_out,
     a10_servers_take_turns_by_their_weight,
     a10_the_least_busy_server_is_asked,
     a11_a_member_killed_under_load_fails_no_request,

@@ -17,7 +17,6 @@ use tests::{
 
 on_one_core! {
     what_is_asked_for_all_the_time_stays,
-    slow_readers_pin_at_most_an_eighth,
     multirange_answers_complete_despite_a_full_store,
     bodies_under_way_survive_reuse_of_their_memory,
     a_reader_that_has_stopped_is_cut,
@@ -25,6 +24,7 @@ on_one_core! {
 }
 
 on_one_core_and_on_two! {
+    slow_readers_pin_at_most_an_eighth,
     more_than_fits_is_evicted_and_always_right,
     expired_objects_are_counted_and_their_space_reused,
     slow_readers_are_cut_when_the_store_fills,

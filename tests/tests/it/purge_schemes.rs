@@ -16,10 +16,10 @@ use tests::{
 on_one_core! {
     a_purge_by_http_drops_https_pages,
     a_page_is_purged_under_every_port,
-    a_token_by_http_is_warned_of,
 }
 
 on_one_core_and_on_two! {
+    a_token_by_http_is_warned_of,
     a_purge_says_what_it_found,
 }
 

@@ -14,7 +14,6 @@ use tests::{
 };
 
 on_one_core! {
-    slow_uploads_do_not_block_others,
     readers_of_passed_answers_do_not_block_others,
     a_body_that_trickles_is_ended,
     passed_answers_to_stalled_readers_are_not_prefetched,
@@ -28,6 +27,7 @@ on_one_core! {
 }
 
 on_one_core_and_on_two! {
+    slow_uploads_do_not_block_others,
     the_queue_for_the_origin_has_an_end,
     unread_answers_are_bounded_in_total,
     one_address_leaves_exchanges_to_others,

@@ -24,7 +24,6 @@ on_one_core! {
     a3_a_knob_gives_what_says_nothing_a_grace,
     a4_a_stale_object_is_served_on_origin_errors,
     a4_what_must_be_revalidated_is_not_shown,
-    a4_an_origin_that_fails_is_left_alone,
     a4_what_breaks_one_page_shows_no_other_stale,
     a4_a_304_to_no_condition_is_a_failure,
     a6_a_304_refreshes_headers_and_keeps_the_body,
@@ -37,6 +36,7 @@ on_one_core! {
 }
 
 on_one_core_and_on_two! {
+    a4_an_origin_that_fails_is_left_alone,
     a3_a_stale_object_is_served_while_refreshed,
     a_stored_error_never_stands_in_for_another,
     a6_clients_that_wait_for_a_validation_share_it,

@@ -16,10 +16,10 @@ on_one_core! {
     a_repeated_object_is_admitted_to_the_file,
     head_of_an_incomplete_object_reaches_the_origin,
     slow_readers_of_large_objects_block_no_others,
-    one_client_alone_reads_many_large_objects,
 }
 
 on_one_core_and_on_two! {
+    one_client_alone_reads_many_large_objects,
     large_objects_are_served_after_a_restart,
     objects_in_memory_are_stored_as_parts,
     what_is_dropped_or_replaced_stays_so,

@@ -24,7 +24,6 @@ on_one_core! {
     a9_the_operator_purges_by_tags,
     a9_a_damaged_file_of_purges_is_told,
     a37_magento_is_understood,
-    a37_who_purges_need_not_wait,
     a37_drupal_is_understood,
     a37_fos_http_cache_is_understood,
     a37_an_unsupported_tag_pattern_purges_all_tagged_objects,
@@ -32,6 +31,7 @@ on_one_core! {
 }
 
 on_one_core_and_on_two! {
+    a37_who_purges_need_not_wait,
     a9_a_tag_purges_only_objects_with_it,
     a9_a_soft_purge_makes_stale,
     a9_a_304_revives_a_softly_purged_object,

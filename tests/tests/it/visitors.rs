@@ -24,11 +24,11 @@ on_one_core! {
     a15_the_proxy_header_is_parsed_at_any_split,
     a15_the_proxy_protocol_stands_before_tls,
     a15_a_connection_without_proxy_header_is_closed,
-    a15_proxied_clients_have_their_own_connection_limit,
     a15_a_unix_socket_is_served_too,
 }
 
 on_one_core_and_on_two! {
+    a15_proxied_clients_have_their_own_connection_limit,
     one_client_takes_no_connections_of_others,
     one_client_takes_no_connection_memory_of_others,
 }

@@ -19,8 +19,8 @@ pub(crate) fn framing(core: &Core, head: &RequestHead<'_, '_>) -> Result<Framing
     })
 }
 
-/// Counts a request of a client, and checks that its head has no more fields than allowed, that the client's rate
-/// is within its limit, and that the connection's certificate covers the host.
+/// Checks that a request's head has no more fields than allowed, that its client's rate, against which the
+/// request is counted, is within the limit, and that the connection's certificate covers the host.
 #[inline]
 pub(crate) fn admit(
     core: &Core,

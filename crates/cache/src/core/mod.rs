@@ -40,7 +40,7 @@ use crate::{
         response_head::{Flags, StoredMeta},
         sent_fields::Manner,
     },
-    origin::{self},
+    origin,
     policy::RequestFacts,
     purging::bans::Subject,
     request::{

@@ -131,8 +131,8 @@ pub(crate) struct Fetches {
     pub(crate) in_flight: RefCell<InFlight>,
     /// Objects that were refreshed a moment ago.
     pub(crate) refreshed_lately: RefreshThrottle,
-    /// Objects for whose fetch some requests have waited in vain. For [`VAIN_MS`] each
-    /// request for them fetches from the origin itself and does not wait.
+    /// Objects for whose fetch some requests have waited in vain. For [`VAIN_MS`] each request for them
+    /// fetches from the origin itself and does not wait.
     pub(crate) waited_in_vain: RefreshThrottle,
     /// Sliced objects for which a slice of another version arrived. If this happens again within
     /// [`VERSIONS_DIFFER_MS`], the object is marked as hit-for-miss.
@@ -276,7 +276,8 @@ impl Buffers {
 
 /// Buffers of one turn of a connection.
 pub(crate) struct Scratch {
-    /// Buffer for bytes read from a client; at least as long as the largest head and [`transport::READ_BYTES`].
+    /// Buffer for bytes read from a client; at least as long as the largest head and
+    /// [`transport::READ_BYTES`].
     pub(crate) read: Vec<u8>,
     /// Copy of a stored head that is not sent unchanged.
     pub(crate) head: Vec<u8>,

@@ -50,7 +50,7 @@ pub(crate) struct Judgement {
     pub(crate) storing: Option<StorePlan>,
 }
 
-/// Head of an origin's answer, with what is known of the answer besides.
+/// Head of an origin's answer, with the times of the exchange and the content's length.
 #[derive(Clone, Copy)]
 pub(crate) struct ReceivedHead<'a> {
     pub(crate) head: &'a ResponseHead<'a, 'a>,

@@ -263,9 +263,9 @@ async fn fetch(
     }
 }
 
-/// Counts a failure of the origin; if the origin is the cause, also against its servers. If the origin does
-/// not answer a request that it has answered before (`may_stand_in`: its answer is stored), the origin is the
-/// cause. If it does not answer another request, the request itself may be the cause; otherwise a client
+/// Counts a failed exchange; if the origin is the cause, the failure also counts against the site's servers.
+/// If the origin does not answer a request that it has answered before (`may_stand_in`: its answer is stored),
+/// the origin is the cause. If it does not answer another request, the request itself may be the cause; otherwise a client
 /// could make a whole site be served stale by requesting something that the origin cannot answer.
 fn count_failure(request: &Request, error: &OriginError, may_stand_in: bool) {
     let is_origins = error.is_unreachable() || error.is_silence() && may_stand_in;

@@ -106,7 +106,7 @@ pub(super) async fn run_core(context: CoreContext, seed: Seed, shared: Arc<Share
     let settling = completions.map(|completions| tokio::spawn(settle_reads(completions)));
     let coded = tokio::spawn(encoded_variants::settle(coded));
     let coming = coming.map(|coming| tokio::spawn(store_file::take_over(coming)));
-    shared.stage.serve(&context, accepting).await;
+    shared.stage.serve(&context, accepting, || ()).await;
     // Idle connections are closed now, busy ones after their answer.
     let end_idle = || {
         with_core(|core| {

@@ -172,8 +172,7 @@ impl Server {
         journal: Option<&Arc<Journal>>,
         among: ClusterHandle,
     ) -> Result<Self, StartError> {
-        let (mut setup, rings) =
-            ServiceSetup::new(&config.cores, usize::MAX, RING_MESSAGES).map_err(StartError::Prepare)?;
+        let mut setup = ServiceSetup::new(&config.cores, usize::MAX).map_err(StartError::Prepare)?;
         let loops = setup.loops();
         let table = Arc::new(SiteTable::of(&config)?);
         let identity = Identity::new(&config.name)?;
@@ -190,9 +189,10 @@ impl Server {
         };
         let book = Arc::new(book);
         let counters = CounterSet::<Counter>::new(loops);
+        setup.registry.register(counters.clone());
+        setup.registry.register(Arc::clone(&store) as _);
+        let rings = setup.rings(RING_MESSAGES).map_err(StartError::Prepare)?;
         let registry = &mut setup.registry;
-        registry.register(counters.clone());
-        registry.register(Arc::clone(&store) as _);
         if let Some(file) = &file {
             file.register(registry);
         }

@@ -1,9 +1,9 @@
-//! The skeleton of a server: a loop on each processor, rings between the loops and to the threads outside, the
-//! count of loops that accept connections, and the drain.
+//! The skeleton of a server: a loop on each processor, rings between the loops and to the threads outside,
+//! the count of loops that accept connections, and the drain.
 //!
 //! ```text
-//! ServiceSetup::new ─▶ seeds of the loops, from `endpoints` ─▶ ServiceSetup::start ─▶ Service ─▶ drain
-//!                      each loop: set up ─▶ Stage::serve (accepts) ─▶ Stage::drain (no new clients) ─▶ end
+//! ServiceSetup::new ─▶ rings ─▶ seeds of the loops ─▶ ServiceSetup::start ─▶ Service ─▶ drain
+//!   each loop: set up ─▶ Stage::serve (accepts) ─▶ Stage::drain (no new clients) ─▶ end
 //! ```
 
 use std::{
@@ -32,7 +32,7 @@ const DRAIN_EVERY: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 pub struct ServiceSetup {
     processors: Vec<usize>,
-    /// Registry of the server's counters; it has the rings' counters already.
+    /// Registry of the server's counters.
     pub registry: Registry,
     /// Start and end of the loops.
     pub stage: Arc<Stage>,
@@ -43,38 +43,39 @@ pub struct ServiceSetup {
 pub struct Rings<M> {
     /// Rings of each loop.
     pub endpoints: Vec<Endpoint<M>>,
-    /// Sender of the threads that are no loop.
+    /// Sender for threads outside the loops.
     pub outside: Sender<M>,
-    /// Receiver of what the loops send to those threads.
+    /// Receiver of messages from the loops to those threads.
     pub to_outside: Receiver<M>,
 }
 
 impl ServiceSetup {
-    /// Prepares a loop for each of these processors, or for each that is available, up to `loops_max`, if none
-    /// is named. Each ring has room for `ring_messages` messages.
+    /// Prepares one loop for each of `processors`. If that list is empty, prepares one for each available
+    /// processor, at most `loops_max`; a named list is not cut.
     ///
     /// # Errors
-    /// Returns the system's error if the processors cannot be listed, or a loop's wake-up handle cannot be
-    /// created.
-    pub fn new<M: Send + 'static>(
-        processors: &[usize],
-        loops_max: usize,
-        ring_messages: usize,
-    ) -> io::Result<(Self, Rings<M>)> {
+    /// Returns the system's error if the processors cannot be listed.
+    pub fn new(processors: &[usize], loops_max: usize) -> io::Result<Self> {
         let processors = if processors.is_empty() {
             available()?.into_iter().take(loops_max).collect()
         } else {
             processors.to_vec()
         };
-        let loops = processors.len();
-        let mesh = Mesh::new(loops, 1, ring_messages)?;
-        let mut registry = Registry::new();
-        registry.register(mesh.counters());
+        let stage = Arc::new(Stage { balance: Balance::new(processors.len()), ready: AtomicUsize::new(0) });
+        Ok(Self { processors, registry: Registry::new(), stage })
+    }
+
+    /// Creates the rings, each with room for `messages` messages, and registers their counters.
+    ///
+    /// # Errors
+    /// Returns the system's error if a loop's wake-up handle cannot be created.
+    pub fn rings<M: Send + 'static>(&mut self, messages: usize) -> io::Result<Rings<M>> {
+        let mesh = Mesh::new(self.loops(), 1, messages)?;
+        self.registry.register(mesh.counters());
         let mut endpoints = mesh.into_endpoints();
         let Some(outside) = endpoints.pop() else { unreachable!("there is one endpoint for the outside") };
         let (outside, to_outside) = outside.split();
-        let stage = Arc::new(Stage { balance: Balance::new(loops), ready: AtomicUsize::new(0) });
-        Ok((Self { processors, registry, stage }, Rings { endpoints, outside, to_outside }))
+        Ok(Rings { endpoints, outside, to_outside })
     }
 
     /// Returns the number of loops.
@@ -115,22 +116,23 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// Serves until the server is asked to stop. `accepting` are the tasks that accept connections; they have
-    /// ended, and their listeners are closed, when the function returns.
-    pub async fn serve(&self, context: &CoreContext, accepting: Vec<JoinHandle<()>>) {
+    /// Serves until the server is asked to stop, and calls `on_stop` then. `accepting` are the tasks that
+    /// accept connections; they have ended, and their listeners are closed, when the function returns.
+    pub async fn serve(&self, context: &CoreContext, accepting: Vec<JoinHandle<()>>, on_stop: impl FnOnce()) {
         self.ready.fetch_add(1, Ordering::AcqRel);
         context.shutdown.requested().await;
+        on_stop();
+        accepting.iter().for_each(JoinHandle::abort);
         for task in accepting {
-            task.abort();
             // The task has been aborted; after this await its listener is closed.
             let _ = task.await;
         }
         self.ready.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Waits until no loop has a client any more, and nothing else is left on this one: a client of another
-    /// loop may still need this loop. `is_done` is called again and again, to end idle clients and to say
-    /// whether anything is left.
+    /// Waits until no loop has a client any more, because a client of another loop may still need this loop,
+    /// and until nothing else is left on this one. `is_done` is called again and again, to end idle clients
+    /// and to return whether nothing is left.
     pub async fn drain(&self, mut is_done: impl FnMut() -> bool) {
         while !(is_done() && self.balance.total() == 0) {
             tokio::time::sleep(DRAIN_EVERY).await;
@@ -172,8 +174,8 @@ impl Service {
         self.cores.ended()
     }
 
-    /// Asks the loops to stop accepting and to end once their clients are gone; cuts them off after `at_most`.
-    /// Blocks.
+    /// Asks the loops to stop accepting and to end once their clients are gone; cuts them off after
+    /// `at_most`. Blocks.
     ///
     /// # Errors
     /// Returns a [`CoreFailure`] if a loop has failed before, or fails during the drain.

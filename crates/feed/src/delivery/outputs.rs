@@ -1,4 +1,5 @@
-//! Connections of a core and their backlogs: the second of a core's three parts (see the diagram in `core`).
+//! Connections of a core and their backlogs: the second of the three parts of a core that a message meets (see
+//! the diagram in `core`).
 //!
 //! ```text
 //!   put (a message) ─┐

@@ -1,4 +1,5 @@
-//! Subscriptions of a core: the first of the core's three parts (see the diagram in `core`).
+//! Subscriptions of a core: the first of the three parts of a core that a message meets (see the diagram in
+//! `core`).
 //!
 //! ```text
 //!   sid of a connection ─▶ subscription ─▶ node of the trie {subscribers, groups, other cores}

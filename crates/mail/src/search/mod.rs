@@ -73,7 +73,8 @@ pub trait FlagLookup {
     fn is_tagged(&self, id: MailId) -> bool;
 }
 
-/// Mails that may match, newest first. A mail that is newer than the last candidate and not among the candidates does not match.
+/// Mails that may match, newest first. A mail that is newer than the last candidate and not among the
+/// candidates does not match.
 #[derive(Debug, Clone, Default)]
 pub struct Candidates {
     /// The candidates.
@@ -87,8 +88,8 @@ pub trait SearchBackend: Sync {
     /// Error of the backend.
     type Fault: From<Unavailable>;
 
-    /// Returns the candidates that an index names, after the mail `after` if that is given; `None` if there is no
-    /// index that can answer.
+    /// Returns the candidates that an index names, after the mail `after` if that is given; `None` if there is
+    /// no index that can answer.
     fn candidates(
         &self,
         scope: &Scope,

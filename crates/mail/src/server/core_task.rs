@@ -46,9 +46,9 @@ pub(super) async fn run_core(
         let listener = tokio::net::TcpListener::from_std(listener)?;
         accepting.push(tokio::task::spawn_local(accept(Rc::clone(&core), listener, kind)));
     }
-    stage.serve(&context, accepting).await;
-    core.is_draining.set(true);
-    // Mails of other cores' sessions may still arrive for inboxes here.
+    stage.serve(&context, accepting, || core.is_draining.set(true)).await;
+    // Mails of other cores' sessions may still arrive for inboxes here, so the loop stays until the last session
+    // of all loops has ended.
     let end_idle = || {
         core.clients.watches.borrow().end_idle();
         core.rings.backlog.borrow().is_empty()

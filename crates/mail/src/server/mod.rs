@@ -183,8 +183,7 @@ impl Server {
         journal: Option<&Arc<Journal>>,
     ) -> Result<Self, StartError> {
         check(&config)?;
-        let (mut setup, rings) =
-            ServiceSetup::new(&config.cores, CORES_MAX, RING_MESSAGES).map_err(StartError::Prepare)?;
+        let mut setup = ServiceSetup::new(&config.cores, usize::MAX).map_err(StartError::Prepare)?;
         let loops = setup.loops();
         if loops > CORES_MAX {
             return Err(StartError::TooManyCores(loops));
@@ -194,6 +193,7 @@ impl Server {
         let recovered = recovery::recover(&config, on, loops, clock::unix_ms())?;
         let counters = CounterSet::<Counter>::new(loops + 1);
         setup.registry.register(counters.clone());
+        let rings = setup.rings(RING_MESSAGES).map_err(StartError::Prepare)?;
         let (log, header) = (recovered.log, recovered.header);
         let seed = random::number().map_err(StartError::Prepare)?;
         let shared = Arc::new(SharedState {

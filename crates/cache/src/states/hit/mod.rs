@@ -398,7 +398,6 @@ fn content_of<'a>(
 }
 
 /// Returns the blocks of a sliced object that the answer needs.
-#[cold]
 fn in_blocks<'a>(
     object: &Object<'a>,
     meta: &StoredMeta,
@@ -420,7 +419,6 @@ fn in_blocks<'a>(
 }
 
 /// Returns the parts in the file that the answer needs.
-#[cold]
 fn in_parts(
     object: &Object<'_>,
     meta: &StoredMeta,

@@ -38,6 +38,7 @@ use crate::{
 const END_WAITS_MAX: usize = 5000;
 /// Duration of each wait for the disk at a clean shutdown.
 const END_WAIT: Duration = Duration::from_millis(1);
+
 /// Writer of an object that goes to the file part by part as it arrives, because it is too large for memory.
 /// Dropping the writer abandons the object.
 #[derive(Debug)]

@@ -193,7 +193,7 @@ impl Connection {
             };
             at += head_bytes;
             requests += 1;
-            self.is_last |= is_last_request(core, &mut self.requests);
+            self.is_last |= count_request(core, &mut self.requests);
             let asked = AnswerContext { persists: asked.persists && !self.is_last, ..asked };
             if let Err(fault) = front::admit(core, &head, visitor.address, self.client.transport.session()) {
                 stopped = Some(StopReason::Refused(fault, draft));
@@ -331,7 +331,7 @@ impl Connection {
 
 /// Counts a request; returns whether it is the last that its connection may carry.
 #[inline]
-fn is_last_request(core: &Core, requests: &mut usize) -> bool {
+fn count_request(core: &Core, requests: &mut usize) -> bool {
     core.count(Counter::Requests);
     *requests += 1;
     let is_last = *requests == core.config.limits.requests_per_connection_max;
