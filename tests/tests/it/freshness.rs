@@ -597,7 +597,8 @@ fn pages_that_differ_by_visitor_are_named_once(cores: &str) {
         "the third and fourth of two pages"
     );
     let printed = accelerator.printed();
-    let said: Vec<&str> = printed.lines().filter(|line| line.contains("different cookies")).collect();
+    let said: Vec<&str> =
+        printed.lines().filter(|line| line.contains("differ from visitor to visitor")).collect();
     let [said] = said[..] else { panic!("said once: {printed}") };
     assert!(said.contains("/me") && said.contains("site.test") && !said.contains("secret"), "{said}");
 }
