@@ -15,7 +15,7 @@ use std::time::Duration;
 use engine::io::{Completions, Extent, ReadCounter, ReadPool, ReadPoolConfig, Reads};
 use engine::log::{self, Log};
 use engine::store::tier::{
-    Admission, FileConfig, FileRecord, FileStore, ReadMode, image::Image, open_on_file,
+    Admission, FileConfig, FileRecord, FileStore, ReadMode, image::RecordImage, open_on_file,
 };
 use engine::store::{
     BodyLength, Hash, Lookup, NewObject, Object, Reader, Shard, StoreConfig, Usage, open_anon,
@@ -134,9 +134,10 @@ impl Ours {
                 None => return Ok(Location::Nowhere),
             },
         };
-        let image = Image::parse(&payload).ok_or_else(|| io::Error::other("what was read is no object"))?;
+        let image = RecordImage::parse(cold, &payload)
+            .ok_or_else(|| io::Error::other("what was read is no object"))?;
         let mut shard = self.shard.borrow_mut();
-        let restored = shard.restore(hash, &key, (cold, &image), None, NOW_S).map_err(io::Error::other)?;
+        let restored = shard.restore(hash, &key, &image, None, NOW_S).map_err(io::Error::other)?;
         if !restored {
             return Ok(Location::Nowhere);
         }
