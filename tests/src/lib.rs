@@ -111,6 +111,14 @@ pub fn cores(wanted: usize) -> Option<String> {
     (first.len() == wanted).then(|| first.join(","))
 }
 
+/// Runs a test's body with so many cores; on a machine with fewer it prints that it tests nothing.
+pub fn run_on(wanted: usize, test: impl FnOnce(&str)) {
+    match cores(wanted) {
+        Some(cores) => test(&cores),
+        None => eprintln!("this machine has fewer than {wanted} processors: nothing was tested"),
+    }
+}
+
 /// Runs a test's body with one core: for tests of one connection's answers, to which another core adds
 /// nothing.
 ///
@@ -119,7 +127,7 @@ pub fn cores(wanted: usize) -> Option<String> {
 macro_rules! on_one_core {
     ($($name:ident),* $(,)?) => {
         mod on_one_core {
-            $(#[test] fn $name() { super::$name(&$crate::cores(1).expect("a machine has a processor")) })*
+            $(#[test] fn $name() { $crate::run_on(1, super::$name) })*
         }
     };
 }
@@ -133,15 +141,10 @@ macro_rules! on_one_core {
 macro_rules! on_one_core_and_on_two {
     ($($name:ident),* $(,)?) => {
         mod one_core {
-            $(#[test] fn $name() { super::$name(&$crate::cores(1).expect("a machine has a processor")) })*
+            $(#[test] fn $name() { $crate::run_on(1, super::$name) })*
         }
         mod two_cores {
-            $(#[test] fn $name() {
-                match $crate::cores(2) {
-                    Some(cores) => super::$name(&cores),
-                    None => eprintln!("this machine has one processor: only the run on one core means anything"),
-                }
-            })*
+            $(#[test] fn $name() { $crate::run_on(2, super::$name) })*
         }
     };
 }

@@ -99,3 +99,24 @@ pub fn sources(ending: &str) -> Vec<(String, String)> {
         })
         .collect()
 }
+
+/// Returns the product's own sources: the path from the root, and the text.
+///
+/// # Panics
+/// If a file cannot be read.
+pub fn product() -> impl Iterator<Item = (String, String)> {
+    sources(".rs").into_iter().filter(|(path, _)| path.starts_with("crates/") && path.contains("/src/"))
+}
+
+/// Asserts a count that may only shrink, and shows the first things counted.
+///
+/// # Panics
+/// If the count is another one than `stands`.
+pub fn assert_stands(what: &str, found: &[String], stands: usize) {
+    let first: Vec<_> = found.iter().take(20).collect();
+    assert!(
+        found.len() == stands,
+        "{what}: {} in place of {stands} (write down what has shrunk), the first: {first:#?}",
+        found.len()
+    );
+}

@@ -284,22 +284,26 @@ fn attributes(item: &Item) -> &[Attribute] {
     }
 }
 
-/// Returns whether an item exists only for tests or fuzzing: `#[cfg(test)]`, `all(test, …)`, `any(test,
-/// fuzzing)`.
+/// Returns whether an item exists only for tests or fuzzing.
 fn is_for_tests(attributes: &[Attribute]) -> bool {
-    let of_tests = |word: &str| matches!(word, "test" | "fuzzing");
     attributes.iter().filter(|attribute| attribute.path().is_ident("cfg")).any(|attribute| {
-        let syn::Meta::List(list) = &attribute.meta else { return false };
-        let text = list.tokens.to_string();
-        let words: Vec<&str> =
-            text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty()).collect();
-        match words[..] {
-            ["any", ref words @ ..] => words.iter().all(|word| of_tests(word)),
-            ["all", ref words @ ..] => words.iter().any(|word| of_tests(word)) && !words.contains(&"not"),
-            [word] => of_tests(word),
-            _ => false,
-        }
+        matches!(&attribute.meta, syn::Meta::List(list) if is_condition_of_tests(&list.tokens.to_string()))
     })
+}
+
+/// Returns whether the condition of a `cfg` holds only in tests or fuzzing: `test`, `all(test, …)`, `any(test,
+/// fuzzing)`.
+#[must_use]
+pub fn is_condition_of_tests(condition: &str) -> bool {
+    let of_tests = |word: &str| matches!(word, "test" | "fuzzing");
+    let words: Vec<&str> =
+        condition.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty()).collect();
+    match words[..] {
+        ["any", ref words @ ..] => words.iter().all(|word| of_tests(word)),
+        ["all", ref words @ ..] => words.iter().take_while(|word| **word != "not").any(|word| of_tests(word)),
+        [word] => of_tests(word),
+        _ => false,
+    }
 }
 
 /// Returns each set of files that can all be reached from one another.

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use house::sources;
+use house::{assert_stands, product};
 use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::{self, Visit};
 
@@ -121,21 +121,6 @@ impl<'ast> Visit<'ast> for Words {
             self.take_message(call.tokens.clone());
         }
     }
-}
-
-/// The product's own sources.
-fn product() -> impl Iterator<Item = (String, String)> {
-    sources(".rs").into_iter().filter(|(path, _)| path.starts_with("crates/") && path.contains("/src/"))
-}
-
-/// Asserts a count that may only shrink, and shows the first things counted.
-fn assert_stands(what: &str, found: &[String], stands: usize) {
-    let first: Vec<_> = found.iter().take(20).collect();
-    assert!(
-        found.len() == stands,
-        "{what}: {} in place of {stands} (write down what has shrunk), the first: {first:#?}",
-        found.len()
-    );
 }
 
 #[test]

@@ -196,7 +196,7 @@ fn bodies_under_way_survive_reuse_of_their_memory(cores: &str) {
     let mut readers = Vec::new();
     for number in 0..READERS {
         ask(&mut churning, number, SIZE);
-        // Another connection, which may be on another core than the one that stored the object.
+        // Another connection than the one that fills the store.
         let mut reader = accelerator.connect();
         reader.send(&Request::get(&format!("/object/{number}")).bytes());
         assert_eq!(reader.head("GET").status, 200);

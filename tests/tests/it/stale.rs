@@ -282,8 +282,6 @@ fn a6_a_304_refreshes_headers_and_keeps_the_body(cores: &str) {
         accelerator.get(path).expect_status(200);
         let validated = accelerator.get(path).expect_status(200);
         assert_eq!(validated.text(), body, "{path}");
-        // Another core may have found the owner writing; its `Cache-Status` then cannot name the stored
-        // answer.
         assert!(cache_status(&validated).contains("; fwd-status=304"), "{}", cache_status(&validated));
         for response in [validated, accelerator.get(path).expect_status(200)] {
             assert_eq!(response.text(), body, "{path}");
