@@ -1,4 +1,5 @@
-//! Checks of a request's head that precede the lookup, the same for every protocol.
+//! Checks that HTTP/1 and HTTP/2 make before a client's request is looked up: framing, number of fields, request
+//! rate, the host of the certificate.
 
 use std::net::IpAddr;
 
@@ -9,6 +10,18 @@ use wire::http1::{
 };
 
 use crate::{client::limits::rates::TooMany, core::Core, counters::Counter, error_page::Fault};
+
+/// Counts a request; returns whether it is the last that its connection may carry.
+#[inline]
+pub(crate) fn count_request(core: &Core, requests: &mut usize) -> bool {
+    core.count(Counter::Requests);
+    *requests += 1;
+    let is_last = *requests == core.config.limits.requests_per_connection_max;
+    if is_last {
+        core.count(Counter::ConnectionsUsedUp);
+    }
+    is_last
+}
 
 /// Returns the framing of a request's body; counts a head whose framing is ambiguous or invalid.
 #[inline]

@@ -44,7 +44,7 @@ use crate::{
         downstream::WithoutBody,
         sink::Sink as _,
     },
-    fetch::{self, response::ResponseRole},
+    fetch::{self, in_flight::FetchTerms, response::ResponseRole},
     head::{response_head::Fwd, sent_fields::SentFields},
     log::{
         request_meta,
@@ -418,11 +418,7 @@ fn look(
     let (keyed, state, fwd) = match found {
         Ok(_) if is_anew => {
             let keyed = of_request(&mut key);
-            (
-                keyed,
-                State::Miss { bypass_stored: true, no_collapse: false, only_if_cached: false },
-                Fwd::Request,
-            )
+            (keyed, State::Miss { terms: FetchTerms::BYPASS, only_if_cached: false }, Fwd::Request)
         }
         Ok(mut answer) if is_an_answer(&answer) => {
             let refresh =
@@ -437,18 +433,13 @@ fn look(
             return (FirstLook::Answer(Box::new(answer), tags, draft()), Some(known));
         }
         Ok(_) => return (declined(How::Declined, Counter::PeerServedNot), Some(known)),
-        Err(Slow { keyed, state: State::Miss { bypass_stored, no_collapse, .. }, fwd }) => (
-            keyed,
-            State::Miss { bypass_stored: bypass_stored || is_anew, no_collapse, only_if_cached: false },
-            fwd,
-        ),
+        Err(Slow { keyed, state: State::Miss { mut terms, .. }, fwd }) => {
+            terms.bypass_stored |= is_anew;
+            (keyed, State::Miss { terms, only_if_cached: false }, fwd)
+        }
         Err(Slow { state: State::Parts(_) | State::Blocks(_), .. }) if is_anew => {
             let keyed = of_request(&mut key);
-            (
-                keyed,
-                State::Miss { bypass_stored: true, no_collapse: false, only_if_cached: false },
-                Fwd::Request,
-            )
+            (keyed, State::Miss { terms: FetchTerms::BYPASS, only_if_cached: false }, Fwd::Request)
         }
         Err(Slow { keyed, state: state @ (State::Parts(_) | State::Blocks(_)), fwd }) => (keyed, state, fwd),
         // A request that is passed, refused or redirected is handled by the accelerator that has the client.

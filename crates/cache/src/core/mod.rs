@@ -57,9 +57,8 @@ pub(crate) use install::CoreSetup;
 pub(crate) use messages::{
     CoreBusy, HeadAnswer, Message, RING_PAUSE, RING_WAIT_MAX, StoreRequest, ToCode, UnlinkOutcome,
 };
-pub(crate) use parts::{
-    Budgets, Buffers, Clients, Fetches, FileReads, Names, Observers, Origins, Purges, Scratch, Storage,
-};
+use parts::{Budgets, Buffers, Clients, Fetches, Names, Observers, Origins, Purges, Storage};
+pub(crate) use parts::{FileReads, Scratch};
 pub(crate) use upstreams::{OfCore, SiteUpstreams, count_http2};
 
 /// State of one core together with a configuration: the active one, or an older one for a request that began

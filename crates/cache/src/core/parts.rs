@@ -1,4 +1,4 @@
-//! Parts of a core's state, each for one purpose. Code that needs one part takes that part.
+//! Parts of a core's state, each for one purpose.
 
 use std::{
     cell::{Cell, OnceCell, RefCell},
@@ -126,7 +126,7 @@ pub(crate) struct FileReads {
     pub(crate) parts_freed: Arc<Notify>,
 }
 
-/// Fetches in progress, and recent events that decide whether another fetch starts or waits.
+/// Fetches and encodings in progress, and recent events that decide whether another one starts or waits.
 pub(crate) struct Fetches {
     pub(crate) in_flight: RefCell<InFlight>,
     /// Objects that were refreshed a moment ago.

@@ -27,6 +27,11 @@ pub(crate) struct FetchTerms {
     pub(crate) no_collapse: bool,
 }
 
+impl FetchTerms {
+    /// No stored answer is used, but a fetch under way is joined.
+    pub(crate) const BYPASS: Self = Self { bypass_stored: true, no_collapse: false };
+}
+
 /// Request of a core to the owner of a key.
 pub(crate) struct FetchRequest {
     pub(crate) request: Arc<Request>,

@@ -20,7 +20,7 @@ pub(crate) struct Leader<'a> {
     pub(crate) reply: Option<&'a mut Reply>,
     /// True if the request is sent to a peer: its 102 answers only mean that it is still waiting, and are not
     /// forwarded.
-    pub(crate) is_of_peer: bool,
+    pub(crate) is_to_peer: bool,
     /// The fetch's entry in the table, for an exchange that ends at its client's FIN
     /// ([`fin`](crate::client::fin)): that exchange is given up once the client has gone and no other request
     /// waits.
@@ -39,7 +39,7 @@ impl RequestSender for Leader<'_> {
     }
 
     fn is_patient(&self) -> bool {
-        self.is_of_peer
+        self.is_to_peer
     }
 
     async fn send(&mut self, _: &mut Exchange) -> Result<SendResult, SendError<Self::Error>> {
@@ -58,7 +58,7 @@ impl RequestSender for Leader<'_> {
     }
 
     async fn interim(&mut self, head: Vec<u8>) {
-        let is_for_us = self.is_of_peer && head.starts_with(b"HTTP/1.1 102 ");
+        let is_for_us = self.is_to_peer && head.starts_with(b"HTTP/1.1 102 ");
         if let Some(reply) = self.reply.as_deref_mut().filter(|_| !is_for_us) {
             tell_interim(reply, head);
         }

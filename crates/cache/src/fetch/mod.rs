@@ -100,12 +100,11 @@ pub(crate) async fn ask(
 }
 
 /// Joins the fetch under way for this key, or begins one. Runs on the owner's core.
-pub(crate) fn begin(core: &Core, want: FetchRequest) {
+pub(crate) fn begin(core: &Core, mut want: FetchRequest) {
     let core = &*core.of_request(&want.request);
     let mut in_flight = core.fetches.in_flight.borrow_mut();
     let is_in_vain = core.fetches.waited_in_vain.has(want.request.hash, clock::monotonic_ms());
-    let terms = FetchTerms { no_collapse: want.terms.no_collapse || is_in_vain, ..want.terms };
-    let want = FetchRequest { terms, ..want };
+    want.terms.no_collapse |= is_in_vain;
     let is_still_good = |request: &Request, response: &Response| core.is_still_good(response, request);
     // Without a valid cluster lease this instance may not know of a purge made before the request, so the
     // request does not join an older fetch.
@@ -214,8 +213,9 @@ async fn fetch(
                 return with_core(|core| core.count(Counter::FetchesGivenUp));
             }
             Err(SendError::Origin(error)) => {
-                count_failure(&request, &error, stands_in(&known));
-                if stands_in(&known) {
+                let may_stand_in = stands_in(&known);
+                count_failure(&request, &error, may_stand_in);
+                if may_stand_in {
                     return answer(reply, tell(|| FetchOutcome::StandIn));
                 }
                 entry.end(|| FetchOutcome::Failed(error.clone()));
@@ -428,7 +428,7 @@ async fn exchange(
     let connected = || with_core(|core| core.count(Counter::OriginConnects));
     let mut leader = Leader {
         reply: Some(reply),
-        is_of_peer: false,
+        is_to_peer: false,
         entry: entry.filter(|_| fin::ends_exchange(request)),
     };
     let of_site = SiteUpstreams::of(request).with_member_of(known.map_or(0, StaleObject::member));

@@ -3,7 +3,7 @@
 use crate::{
     config::CookieRule,
     head::{
-        response_head::{Flags, StoredMeta},
+        response_head::StoredMeta,
         sent_fields::{Manner, SentFields},
     },
     policy::{self, RequestFacts, Reuse, Why},
@@ -129,10 +129,7 @@ impl Response {
         manner: Manner<'_>,
         now_s: u64,
     ) -> Result<(), Misfit> {
-        if !policy::may_share(self.meta.audience(), facts.cookie, cookies) {
-            return Err(Misfit::Other);
-        }
-        if facts.certificate && !self.meta.flags.has(Flags::FOR_ALL) {
+        if !self.meta.may_answer(facts, cookies) {
             return Err(Misfit::Other);
         }
         if !self.is_of_variant(request, manner) {

@@ -153,7 +153,7 @@ async fn ask_once(
         server: Some(&peer.name),
     };
     let upstreams = OfPeer { peer, peers, is_asked: AtomicBool::new(false) };
-    let mut leader = Leader { reply: Some(reply), is_of_peer: true, entry: None };
+    let mut leader = Leader { reply: Some(reply), is_to_peer: true, entry: None };
     let answered = origin::ask(&upstreams, &peers.limits, &asked, &mut leader, || ());
     match timeout(within + peers.rules.patience, Box::pin(answered)).await {
         Ok(Ok(arrived)) => judge_answer(peers, peer, *sequence, &mac, arrived),

@@ -50,7 +50,7 @@ pub(crate) async fn resume(
         &SiteUpstreams::of(request),
         &config.limits,
         &asked,
-        &mut Leader { reply: None, is_of_peer: false, entry: None },
+        &mut Leader { reply: None, is_to_peer: false, entry: None },
         connected,
     )
     .await;

@@ -18,10 +18,7 @@ use wire::http1::{fields::EntityTag, head::ResponseHead, known::KnownHeader};
 use crate::{
     core::{Core, HeadAnswer, Message, store_s, with_core_of},
     counters::Counter,
-    head::{
-        response_head::{Flags, StoredMeta},
-        sent_fields::SentFields,
-    },
+    head::{response_head::StoredMeta, sent_fields::SentFields},
     policy::{self, PassReason, Recv, http_date_s},
     request::Request,
     states::hit,
@@ -80,9 +77,7 @@ pub(crate) fn mark_stale_if_changed(core: &Core, heard: &HeadAnswer) {
     let fields = SentFields { head: &sent, visitor: request.visitor, manner: core.manner(request.site) };
     let found = hit::chosen(&turn, &fields, &mut hash, &mut key);
     let Ok((object, meta)) = found else { return };
-    let is_shared = policy::may_share(meta.audience(), facts.cookie, core.config.cookies)
-        && (!facts.certificate || meta.flags.has(Flags::FOR_ALL));
-    let is_chosen = meta.is_response() && is_shared;
+    let is_chosen = meta.is_response() && meta.may_answer(&facts, core.config.cookies);
     if !is_chosen || meta.fresh_until_s() <= now_s || meta.age_s(now_s) < AGE_S_MIN {
         return;
     }

@@ -130,11 +130,7 @@ pub(crate) fn show_stale(request: &Arc<Request>, fwd: Fwd) -> Step {
 fn is_to_be_decoded(request: &Request, response: &Response) -> bool {
     let flags = response.meta.flags;
     let is_shared = || {
-        with_core_of(request, |core| {
-            let facts = core.facts_of(request);
-            policy::may_share(response.meta.audience(), facts.cookie, core.config.cookies)
-                && (!facts.certificate || flags.has(Flags::FOR_ALL))
-        })
+        with_core_of(request, |core| response.meta.may_answer(&core.facts_of(request), core.config.cookies))
     };
     !request.is_of_peer
         && response.is_stored()
@@ -212,11 +208,11 @@ fn look_again(request: &Arc<Request>, bypass_stored: bool, fwd: Fwd, look: Look)
             Err(slow) => slow,
         };
         let state = match slow.state {
-            State::Miss { bypass_stored: again, no_collapse, only_if_cached } => State::Miss {
-                bypass_stored: bypass_stored || again,
-                no_collapse: no_collapse || is_alone,
-                only_if_cached,
-            },
+            State::Miss { mut terms, only_if_cached } => {
+                terms.bypass_stored |= bypass_stored;
+                terms.no_collapse |= is_alone;
+                State::Miss { terms, only_if_cached }
+            }
             State::Decode(undecoded) => {
                 State::Decode(Box::new(DecodeFirst { said, set_cookie, ..*undecoded }))
             }

@@ -79,10 +79,10 @@ pub(crate) async fn respond(
                 Step::Then(State::Synth(Fault::OnlyIfCached))
             }
             State::Miss { .. } if looks == LOOKS_MAX => Step::Then(State::Pass(None)),
-            State::Miss { bypass_stored, no_collapse, .. } => {
+            State::Miss { terms, .. } => {
                 looks += 1;
                 is_miss = true;
-                miss(&request, FetchTerms { bypass_stored, no_collapse }, fwd, client).await
+                miss(&request, terms, fwd, client).await
             }
             State::Parts(found) => open_parts(*found, &request, &mut fwd).await,
             State::Blocks(found)
@@ -155,7 +155,7 @@ async fn open_parts(found: PartsOnFile, request: &Request, fwd: &mut Fwd) -> Ste
         }
         Err(_) => {
             *fwd = Fwd::Partial;
-            Step::Then(State::Miss { bypass_stored: true, no_collapse: false, only_if_cached })
+            Step::Then(State::Miss { terms: FetchTerms::BYPASS, only_if_cached })
         }
     }
 }
@@ -187,7 +187,7 @@ async fn open_blocks(
         }
         Err(SliceError::OtherVersion) => {
             *fwd = Fwd::Stale;
-            Step::Then(State::Miss { bypass_stored: false, no_collapse: false, only_if_cached })
+            Step::Then(State::Miss { terms: FetchTerms::default(), only_if_cached })
         }
         Err(SliceError::Refused) => Step::Then(State::Pass(Some(slice::NO_RANGES))),
         Err(SliceError::OnlyIfCached) => Step::Then(State::Synth(Fault::OnlyIfCached)),

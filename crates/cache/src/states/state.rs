@@ -6,6 +6,7 @@ use crate::{
     body::{multipart_ranges::Plan, parts::InParts, slices::InBlocks},
     deliver::answer::Answer,
     error_page::Fault,
+    fetch::in_flight::FetchTerms,
     head::response_head::{CacheStatus, Fwd},
     origin::OriginError,
     request::{Request, lookup_key::LookupKey},
@@ -27,10 +28,8 @@ pub(crate) enum Trust {
 pub(crate) enum State {
     /// Fetch from the origin, for the store.
     Miss {
-        /// No stored object may be used.
-        bypass_stored: bool,
-        /// The last answer was not storable, so no other request waits for this fetch.
-        no_collapse: bool,
+        /// Use of stored answers and of other requests' fetches.
+        terms: FetchTerms,
         /// The client does not want the origin to be asked (RFC 9111 §5.2.1.7).
         only_if_cached: bool,
     },

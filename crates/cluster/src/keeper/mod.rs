@@ -151,7 +151,7 @@ pub(crate) async fn run(
         .await;
 }
 
-/// Sources of a session that has joined the cluster.
+/// A session that has joined the cluster, and what it reads from it.
 struct Session {
     /// Sequence number of our `here` record in the stream.
     here: u64,

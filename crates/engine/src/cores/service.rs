@@ -106,7 +106,7 @@ impl ServiceSetup {
     }
 }
 
-/// Loops of a server that serve, and the connections that they have.
+/// State that the loops of a server share: how many accept connections, and how many connections each has.
 #[derive(Debug)]
 pub struct Stage {
     /// Connections of each loop.

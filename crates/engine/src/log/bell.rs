@@ -1,4 +1,5 @@
-//! The bell by which loops and helpers wake a helper thread.
+//! The bell by which loops and helpers wake a helper thread of the log. Loops are woken by another bell, of
+//! `cores`.
 
 use std::{
     sync::{
@@ -19,10 +20,15 @@ pub(super) struct Bell {
     rung: AtomicBool,
     /// True while the helper sleeps without a timer, or is about to.
     is_resting: AtomicBool,
-    pub(super) sleeper: OnceLock<Thread>,
+    sleeper: OnceLock<Thread>,
 }
 
 impl Bell {
+    /// Makes the calling thread the one that the bell wakes.
+    pub(super) fn wake_this_thread(&self) {
+        let _ = self.sleeper.set(thread::current());
+    }
+
     /// Wakes the helper, because it has a task that must be done now.
     pub(super) fn ring(&self) {
         if !self.rung.swap(true, AcqRel) {

@@ -53,7 +53,7 @@ impl Helpers {
             let (shared, stop) = (Arc::clone(&shared), Arc::clone(&stop));
             helpers.run(format!("log-write-{number}"), move || {
                 let bell = &shared.bells[number];
-                let _ = bell.sleeper.set(thread::current());
+                bell.wake_this_thread();
                 let writers = || (number..shared.reaper()).step_by(shared.bells.len());
                 while !stop.load(Acquire) {
                     let was_rung = bell.wait(interval);
@@ -68,7 +68,7 @@ impl Helpers {
         }
         let (of_sync, stop_sync) = (Arc::clone(&shared), Arc::clone(&stop));
         helpers.run("log-sync".into(), move || {
-            let _ = of_sync.sync_bell.sleeper.set(thread::current());
+            of_sync.sync_bell.wake_this_thread();
             while !stop_sync.load(Acquire) {
                 // No sync can be left pending here: a thread that writes records which must be synced rings
                 // this bell, and a failed sync is not retried.
@@ -82,7 +82,7 @@ impl Helpers {
             }
         })?;
         helpers.run("log-reap".into(), move || {
-            let _ = shared.reap_bell.sleeper.set(thread::current());
+            shared.reap_bell.wake_this_thread();
             while !stop.load(Acquire) {
                 shared.reap_bell.wait(interval);
                 let is_done = reaper.turn();

@@ -27,8 +27,11 @@ use wire::http1::{
 use super::origin_head::HeadOutline;
 use crate::{
     coding::Coding,
+    config::CookieRule,
     policy::{
-        Audience, Freshness, StoredResponse, Times, Validators, freshness::Dates, freshness::current_age_s,
+        Audience, Freshness, RequestFacts, StoredResponse, Times, Validators,
+        freshness::{Dates, current_age_s},
+        may_share,
     },
 };
 
@@ -396,6 +399,13 @@ impl StoredMeta {
     #[inline]
     pub fn is_response(&self) -> bool {
         self.status != 0
+    }
+
+    /// Returns whether the response may answer a request with these cookies and this client certificate.
+    #[inline]
+    pub fn may_answer(&self, facts: &RequestFacts, cookies: CookieRule) -> bool {
+        may_share(self.audience(), facts.cookie, cookies)
+            && (!facts.certificate || self.flags.has(Flags::FOR_ALL))
     }
 
     /// Returns the visitors that may share the response.

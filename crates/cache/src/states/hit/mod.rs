@@ -34,7 +34,10 @@ use crate::{
     deliver::answer::{Answer, Body, Head, Length, Lines},
     encoding::encoded_variants::{self, Representation},
     error_page::Fault,
-    fetch::hit_for_miss::{self, NoteQuery},
+    fetch::{
+        hit_for_miss::{self, NoteQuery},
+        in_flight::FetchTerms,
+    },
     head::{
         found_object::FoundObject,
         response_head::{CacheStatus, CodedHead, Flags, Fwd, StoredMeta, is_bodiless},
@@ -129,8 +132,7 @@ pub(crate) fn answer<'a>(
                 State::Pass(Some(note.reason))
             }
             note => State::Miss {
-                bypass_stored,
-                no_collapse: note.is_some() || facts.ruled.is_alone,
+                terms: FetchTerms { bypass_stored, no_collapse: note.is_some() || facts.ruled.is_alone },
                 only_if_cached,
             },
         };
@@ -183,8 +185,8 @@ pub(crate) fn answer<'a>(
             slow(keyed, State::Blocks(Box::new(FoundInBlocks { only_if_cached, ..*found })), Fwd::UriMiss)
         }
         Err(NotNow::Gone) => {
-            let no_collapse = facts.ruled.is_alone;
-            slow(keyed, State::Miss { bypass_stored: false, no_collapse, only_if_cached }, Fwd::UriMiss)
+            let terms = FetchTerms { bypass_stored: false, no_collapse: facts.ruled.is_alone };
+            slow(keyed, State::Miss { terms, only_if_cached }, Fwd::UriMiss)
         }
         Err(NotNow::Unsatisfiable { complete }) => {
             slow(keyed, State::Synth(Fault::RangeNotSatisfiable { complete }), Fwd::Partial)

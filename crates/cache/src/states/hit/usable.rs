@@ -7,7 +7,7 @@ use crate::{
     core::{Core, store_s},
     counters::Counter,
     fetch::revalidate,
-    head::response_head::{CacheStatus, Flags, Fwd, StoredMeta},
+    head::response_head::{CacheStatus, Fwd, StoredMeta},
     policy::{self, NotReused, RequestFacts, Reuse},
     request::lookup_key::LookupKey,
     states::state::Trust,
@@ -64,11 +64,7 @@ pub(super) fn usable(
         core.count(Counter::LeasesOut);
         return Err((true, Fwd::Stale));
     }
-    let is_known = facts.certificate && !meta.flags.has(Flags::FOR_ALL);
-    if is_known
-        || revalidate::may_not_set_cookie(core, object, meta)
-        || !policy::may_share(meta.audience(), facts.cookie, core.config.cookies)
-    {
+    if !meta.may_answer(facts, core.config.cookies) || revalidate::may_not_set_cookie(core, object, meta) {
         return Err((true, Fwd::Request));
     }
     match policy::judge_reuse(meta.stored(now_s), &facts.directives) {

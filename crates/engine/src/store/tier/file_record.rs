@@ -1,5 +1,4 @@
-//! Objects' records in the file: one that is to be appended, the location of one, and of a body that is sent
-//! from there.
+//! Locations of objects' records and bodies in the file, and a record that is still to be appended.
 
 use crate::{
     log::{Location, Reader},

@@ -16,8 +16,7 @@ pub use settings::{
     WINDOW_AT_START, WINDOW_MAX,
 };
 pub use write::{
-    continuation_header, data_header, goaway, headers, ping, priority_update, reset, settings, settings_ack,
-    window_update, write,
+    data_header, goaway, headers, ping, priority_update, reset, settings, settings_ack, window_update, write,
 };
 
 use super::{

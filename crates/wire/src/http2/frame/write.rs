@@ -14,14 +14,6 @@ pub fn data_header(stream: u32, payload_bytes: usize, end_stream: bool) -> [u8; 
     bare(kind::DATA, flag_if(end_stream, flag::END_STREAM), stream, payload_bytes).bytes()
 }
 
-/// Returns the header of a CONTINUATION frame.
-///
-/// # Panics
-/// Panics if the payload is too long for a frame.
-pub fn continuation_header(stream: u32, fragment_bytes: usize, end_headers: bool) -> [u8; HEADER_BYTES] {
-    bare(kind::CONTINUATION, flag_if(end_headers, flag::END_HEADERS), stream, fragment_bytes).bytes()
-}
-
 /// Appends a field block as HEADERS and as many CONTINUATION frames as it needs, none longer than
 /// `frame_bytes_max`.
 pub fn headers(out: &mut Vec<u8>, stream: u32, block: &[u8], end_stream: bool, frame_bytes_max: u32) {
@@ -30,8 +22,7 @@ pub fn headers(out: &mut Vec<u8>, stream: u32, block: &[u8], end_stream: bool, f
     append(out, kind::HEADERS, flags, stream, &[first]);
     while !rest.is_empty() {
         let (part, after) = rest.split_at(rest.len().min(frame_bytes_max as usize));
-        out.extend_from_slice(&continuation_header(stream, part.len(), after.is_empty()));
-        out.extend_from_slice(part);
+        append(out, kind::CONTINUATION, flag_if(after.is_empty(), flag::END_HEADERS), stream, &[part]);
         rest = after;
     }
 }
@@ -108,8 +99,7 @@ pub fn write(out: &mut Vec<u8>, frame: &Frame<'_>) {
         Frame::GoAway { last_stream, code, debug } => goaway(out, last_stream, code, debug),
         Frame::WindowUpdate { stream, increment } => window_update(out, stream, increment),
         Frame::Continuation { stream, fragment, end_headers } => {
-            out.extend_from_slice(&continuation_header(stream, fragment.len(), end_headers));
-            out.extend_from_slice(fragment);
+            append(out, kind::CONTINUATION, flag_if(end_headers, flag::END_HEADERS), stream, &[fragment]);
         }
         Frame::PriorityUpdate { stream, value } => priority_update(out, stream, value),
         Frame::Unknown { header, payload } => {

@@ -193,7 +193,7 @@ impl Connection {
             };
             at += head_bytes;
             requests += 1;
-            self.is_last |= count_request(core, &mut self.requests);
+            self.is_last |= front::count_request(core, &mut self.requests);
             let asked = AnswerContext { persists: asked.persists && !self.is_last, ..asked };
             if let Err(fault) = front::admit(core, &head, visitor.address, self.client.transport.session()) {
                 stopped = Some(StopReason::Refused(fault, draft));
@@ -327,16 +327,4 @@ impl Connection {
             _ => TurnOutcome::Closed,
         }
     }
-}
-
-/// Counts a request; returns whether it is the last that its connection may carry.
-#[inline]
-fn count_request(core: &Core, requests: &mut usize) -> bool {
-    core.count(Counter::Requests);
-    *requests += 1;
-    let is_last = *requests == core.config.limits.requests_per_connection_max;
-    if is_last {
-        core.count(Counter::ConnectionsUsedUp);
-    }
-    is_last
 }

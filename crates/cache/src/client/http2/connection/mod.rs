@@ -40,6 +40,7 @@ use super::{
 };
 use crate::{
     client::{
+        front,
         http1::head_limits,
         limits::{
             body_rate,
@@ -363,11 +364,8 @@ fn take_frames(
         }
         match event {
             Event::Request { stream, request, end } => {
-                core.count(Counter::Requests);
                 core.count(Counter::RequestsHttp2);
-                multiplex.requests += 1;
-                if multiplex.requests == core.config.limits.requests_per_connection_max {
-                    core.count(Counter::ConnectionsUsedUp);
+                if front::count_request(core, &mut multiplex.requests) {
                     // Streams that the client opened beyond the limit were not processed, and may be retried
                     // (RFC 9113 §6.8).
                     multiplex.wire.drain(&mut multiplex.out);
