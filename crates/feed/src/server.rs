@@ -24,12 +24,7 @@ use tokio::sync::mpsc;
 
 use crate::{
     accounts::identity::{Identities, SpecError},
-    client::{
-        accept::{ACCEPT_PAUSE, accept},
-        acceptors::Acceptors,
-        connection::CloseReason,
-        door::Door,
-    },
+    client::{accept::accept, acceptors::Acceptors, connection::CloseReason, door::Door},
     config::Config,
     counters::Counter,
     delivery::publisher::{Outside, Publisher},
@@ -51,6 +46,9 @@ use crate::{
 
 /// Time limit for every core to accept the message of a reload.
 const RELOAD_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// Interval between looks whether every core has room for the message of a reload.
+const ROOM_EVERY: Duration = Duration::from_millis(5);
 
 /// Reason why the feed cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -331,7 +329,7 @@ impl Server {
                 return Err(NoAnswer);
             }
             #[expect(clippy::disallowed_methods, reason = "the operator's thread, not a loop")]
-            std::thread::sleep(ACCEPT_PAUSE / 10);
+            std::thread::sleep(ROOM_EVERY);
         }
     }
 
@@ -342,11 +340,10 @@ impl Server {
 
 async fn run_core(context: CoreContext, seed: Seed, common: Arc<Common>) -> io::Result<()> {
     let Seed { listener, web_listener, sender, receiver, counters, scribe } = seed;
-    let shared = Arc::clone(&common.shared);
     let local = Local::new(CoreSeed {
         index: context.index,
         cores: context.cores,
-        shared: Arc::clone(&shared),
+        shared: Arc::clone(&common.shared),
         settings: Arc::clone(&common.settings),
         sender,
         receiver,

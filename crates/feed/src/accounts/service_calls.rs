@@ -183,8 +183,8 @@ impl Core {
         }
         let (published, from) = (crossing.levels.first()?, crossing.levels.last()?);
         match way {
-            Way::Service(taken) => self.ask(from, published.of.account, one, from.at, taken),
-            Way::Answer(token) => self.answer(from, one, from.at, *token),
+            Way::Service(taken) => self.ask(from, published.of.account, one, taken),
+            Way::Answer(token) => self.answer(from, one, *token),
         }
     }
 
@@ -193,7 +193,6 @@ impl Core {
         from: &Level,
         published_in: u16,
         one: &Run<'_>,
-        at: usize,
         taken: &Rc<ServiceImport>,
     ) -> Option<Level> {
         let service = &taken.service;
@@ -223,7 +222,7 @@ impl Core {
         let of = self.origin_in(service.exporter, &from.of);
         let message = match who {
             None if one.reply.is_empty() && !has_who_asks(header_of(one)) => {
-                Message::Renamed { subject: subject.into(), at }
+                Message::Renamed { subject: subject.into(), at: from.at }
             }
             who => Message::Written(self.written(one, subject, asks, who.as_deref())),
         };
@@ -232,7 +231,7 @@ impl Core {
         Some(Level { asks, passed, ..Level::new(&of, message) })
     }
 
-    fn answer(&mut self, from: &Level, one: &Run<'_>, at: usize, token: u64) -> Option<Level> {
+    fn answer(&mut self, from: &Level, one: &Run<'_>, token: u64) -> Option<Level> {
         let request = self.routing.requests.find(token, from.of.account, self.turn.now_ms)?.clone();
         if from.of.is_from_core && self.links.is_any_full() {
             // The answering client is on another core and cannot be paused from here.
@@ -244,7 +243,9 @@ impl Core {
         let asks = self.ask_for_answer(from, one, &taken, AnswerRoute { at: importer, to: exporter })?;
         let of = self.origin_in(importer, &from.of);
         let message = match asks {
-            None if !has_who_asks(header_of(one)) => Message::Renamed { subject: reply.to_vec().into(), at },
+            None if !has_who_asks(header_of(one)) => {
+                Message::Renamed { subject: reply.to_vec().into(), at: from.at }
+            }
             asks => Message::Written(self.written(one, reply.to_vec(), asks, None)),
         };
         let is_last = one.body_bytes == 0;

@@ -16,7 +16,7 @@ use crate::{
 
 /// Pause after an accept that failed for lack of file descriptors or memory; an immediate retry would
 /// busy-loop.
-pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Accepts connections, in an endless loop.
 pub(crate) async fn accept(local: Rc<Local>, listener: tokio::net::TcpListener, door: Door) {

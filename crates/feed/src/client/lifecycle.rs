@@ -43,15 +43,16 @@ impl Core {
             self.outputs.connections[id].stage = Stage::Fresh;
         }
         if !was_informed {
-            let info = self.shared.info(
-                &self.settings,
-                &(&*self.outputs.connections[id]).into(),
-                InfoOccasion::Connection,
-                self.clients.is_lame,
-            );
-            self.outputs.say(id, &info);
+            self.say_info(id, InfoOccasion::Connection);
         }
         id
+    }
+
+    /// Sends a client INFO.
+    pub(crate) fn say_info(&mut self, id: ConnId, occasion: InfoOccasion) {
+        let reader = (&*self.outputs.connections[id]).into();
+        let info = self.shared.info(&self.settings, &reader, occasion, self.clients.is_lame);
+        self.outputs.say(id, &info);
     }
 
     /// Removes subscriptions of a client that has left, within the turn's budget. Returns whether none are

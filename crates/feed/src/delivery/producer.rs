@@ -18,3 +18,12 @@ pub(crate) struct Producer {
     /// the same `conn`.
     pub(crate) cid: u64,
 }
+
+impl Producer {
+    /// Returns the producer of messages that no connection has published. It is never held, because no
+    /// connection has its number.
+    #[expect(clippy::cast_possible_truncation, reason = "there are at most 64 cores")]
+    pub(crate) fn nobody(core: usize) -> Self {
+        Self { core: core as u16, conn: ConnId::MAX, cid: 0 }
+    }
+}

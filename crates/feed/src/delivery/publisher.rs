@@ -23,7 +23,6 @@ use wire::nats::{
 
 use crate::{
     accounts::identity::AccountId,
-    client::connection::ConnId,
     counters::Counter,
     delivery::{batch::Batch, origin::Origin, producer::Producer, run::Run, suspended::SuspendedDelivery},
     mesh::{core::Core, links::Message},
@@ -134,9 +133,7 @@ impl Core {
             headers: false,
         };
         let root = self.routing.subjects.root_of(AccountId::GLOBAL.0);
-        // No connection has this number, so no producer is held.
-        #[expect(clippy::cast_possible_truncation, reason = "there are at most 64 cores")]
-        let nobody = Producer { core: self.index as u16, conn: ConnId::MAX, cid: 0 };
+        let nobody = Producer::nobody(self.index);
         let account = AccountId::GLOBAL.0;
         // The global account has no exports and no imports.
         let of = Origin::of_nobody(nobody, account, root);

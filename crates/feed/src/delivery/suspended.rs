@@ -16,7 +16,7 @@ pub(crate) type AtHubs = SmallVec<[(HubId, Part); 2]>;
 
 /// Progress in delivering a run (consecutive messages to one subject) to the subscribers in its [`Match`].
 #[derive(Debug, Default)]
-pub(super) struct Way {
+pub(super) struct DeliveryProgress {
     /// Index of the next subscriber or, once all subscribers are served, of the next queue group.
     pub(super) next: usize,
     pub(super) reached: bool,
@@ -40,7 +40,7 @@ pub(crate) struct SuspendedDelivery {
     /// Parts of the trie that are still to be searched for subscribers; the delivery begins when none are
     /// left.
     pub(super) open: OpenLookup,
-    pub(super) way: Way,
+    pub(super) way: DeliveryProgress,
     /// There were no responders, so the search is now for subscribers to the reply subject.
     pub(super) is_for_reply: bool,
     /// Mapped subject of the run, if it has one.

@@ -173,8 +173,7 @@ impl Core {
             return true;
         }
         // Producers at the hub cannot be paused for a slow consumer here.
-        #[expect(clippy::cast_possible_truncation, reason = "there are at most 64 cores")]
-        let nobody = Producer { core: self.index as u16, conn: ConnId::MAX, cid: 0 };
+        let nobody = Producer::nobody(self.index);
         let deals = self.routing.subjects.abroad.has_imports(account);
         let of = Origin {
             from: id,

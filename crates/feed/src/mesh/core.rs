@@ -83,7 +83,8 @@ pub(crate) struct Core {
     pub(crate) observers: Observers,
 }
 
-/// State of the current turn.
+/// State that the core's turns work with: time and budget of the current turn, batches that wait for later
+/// turns, and buffers that every turn reuses.
 pub(crate) struct Turn {
     /// Monotonic time at the start of the turn.
     pub(crate) now_ms: u64,
@@ -181,9 +182,8 @@ pub(crate) struct CoreSeed {
 
 impl Local {
     pub(crate) fn new(seed: CoreSeed) -> Rc<Self> {
-        let CoreSeed { index, shared, settings, sender, receiver, counters, balance, cores, system, .. } =
+        let CoreSeed { index, shared, settings, sender, receiver, counters, balance, cores, system, scribe } =
             seed;
-        let scribe = seed.scribe;
         let limits = &settings.config.limits;
         let counters = Rc::new(counters);
         let mut core = Core {

@@ -21,7 +21,7 @@ use crate::{
     mesh::{
         core::{Core, Local, Turn},
         links::{Message, Record, Records},
-        waiting::{From, WaitingBatch},
+        waiting::{BatchSource, WaitingBatch},
     },
     monitor::inspector,
     routing::trie::tokens_of,
@@ -82,7 +82,7 @@ impl Local {
         for message in batch.drain(..) {
             match message {
                 Message::Batch { from, records, weight } => {
-                    self.take_batch(core, From::Core { core: from, records, weight });
+                    self.take_batch(core, BatchSource::Core { core: from, records, weight });
                 }
                 Message::Spent { from, buffer } => {
                     let resumed = core.links.came_back(from, buffer);
@@ -92,14 +92,14 @@ impl Local {
                     accept::take_over(self, core, socket, address, door)
                 }
                 Message::Look(look) => inspector::step(core, look),
-                Message::Publish(batch) => self.take_batch(core, From::Program(batch)),
+                Message::Publish(batch) => self.take_batch(core, BatchSource::Program(batch)),
                 Message::Reload(settings) => core.reload(settings),
             }
         }
         self.inbox.borrow_mut().batch = batch;
     }
 
-    fn take_batch(&self, core: &mut Core, from: From) {
+    fn take_batch(&self, core: &mut Core, from: BatchSource) {
         let queue = &mut self.inbox.borrow_mut().queue;
         let mut batch =
             WaitingBatch { from, at: 0, heard: Some(0), has_messages: false, is_unheard: false, begun: None };
@@ -175,8 +175,8 @@ impl WaitingBatch {
     fn deliver(&mut self, core: &mut Core) -> bool {
         let Self { from, at, heard, begun, .. } = self;
         let (from, bytes) = match from {
-            From::Program(batch) => return core.publish_own(batch, at, begun),
-            From::Core { core: from, records, .. } => (*from, &records[..]),
+            BatchSource::Program(batch) => return core.publish_own(batch, at, begun),
+            BatchSource::Core { core: from, records, .. } => (*from, &records[..]),
         };
         let mut records = Records::new(&bytes[*at..]);
         while let Some(record) = records.next() {
@@ -216,7 +216,7 @@ impl WaitingBatch {
     /// budget.
     fn hear(&mut self, core: &mut Core) -> bool {
         let Self { from, at, heard, has_messages, .. } = self;
-        let (From::Core { core: from, records: bytes, .. }, Some(done)) = (from, *heard) else {
+        let (BatchSource::Core { core: from, records: bytes, .. }, Some(done)) = (from, *heard) else {
             *has_messages = true;
             return true;
         };
@@ -237,7 +237,7 @@ impl WaitingBatch {
     }
 
     fn end(self, core: &mut Core) {
-        if let From::Core { core: from, records, weight } = self.from {
+        if let BatchSource::Core { core: from, records, weight } = self.from {
             core.links.give_back(from, records, weight);
         }
     }

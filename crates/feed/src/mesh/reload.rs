@@ -40,13 +40,7 @@ impl Core {
             self.judge_again(id);
             let connection = &self.outputs.connections[id];
             if connection.takes_info && connection.closing.is_none() {
-                let info = self.shared.info(
-                    &self.settings,
-                    &(&**connection).into(),
-                    InfoOccasion::Change,
-                    self.clients.is_lame,
-                );
-                self.outputs.say(id, &info);
+                self.say_info(id, InfoOccasion::Change);
                 // Output is written after each connection, so that all of it takes one chunk instead of one
                 // per connection.
                 self.end_turn();

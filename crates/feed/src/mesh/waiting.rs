@@ -20,7 +20,7 @@ pub(crate) struct Inbox {
 
 /// A batch that is being delivered.
 pub(super) struct WaitingBatch {
-    pub(super) from: From,
+    pub(super) from: BatchSource,
     /// Number of bytes of the batch that have been processed.
     pub(super) at: usize,
     /// Offset up to which the batch's announcements are applied; `None`: all are.
@@ -33,7 +33,8 @@ pub(super) struct WaitingBatch {
     pub(super) begun: Option<Box<SuspendedDelivery>>,
 }
 
-pub(super) enum From {
+/// Sender of a batch, with its content.
+pub(super) enum BatchSource {
     Core { core: usize, records: Vec<u8>, weight: usize },
     Program(Batch),
 }

@@ -23,7 +23,7 @@ use crate::routing::{
 
 /// Recipient of the next message of a group.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Turn {
+pub(crate) enum Recipient {
     /// A member on this core.
     Own,
     /// A member on another core; the part says at which pattern.
@@ -36,11 +36,16 @@ impl Subjects {
     /// Returns the recipient of a group's next message, among the members on all cores that are not in
     /// `tried`. `own` is this core's bit.
     #[inline]
-    pub(crate) fn choose_member(&mut self, group: MatchedGroup<'_>, own: CoreMask, tried: CoreMask) -> Turn {
+    pub(crate) fn choose_member(
+        &mut self,
+        group: MatchedGroup<'_>,
+        own: CoreMask,
+        tried: CoreMask,
+    ) -> Recipient {
         if let Some(overlap) = group.overlap {
             return self.whose_turn_at_several(group.first, overlap, own, tried);
         }
-        let Some(state) = self.trie.part_mut(group.first) else { return Turn::Nobody };
+        let Some(state) = self.trie.part_mut(group.first) else { return Recipient::Nobody };
         if tried == 0 { turn_of(state, group.first) } else { turn_of_untried(state, group.first, own, tried) }
     }
 
@@ -51,26 +56,26 @@ impl Subjects {
         overlap: &OverlapGroup,
         own: CoreMask,
         tried: CoreMask,
-    ) -> Turn {
+    ) -> Recipient {
         let here = if tried & own == 0 { overlap.own.total() } else { 0 };
         let others = || overlap.cores.iter().filter(|&&(core, _)| tried & 1 << core == 0);
         let elsewhere: usize = others().map(|(_, sums)| sums.total()).sum();
         if here + elsewhere == 0 {
-            return Turn::Nobody;
+            return Recipient::Nobody;
         }
         let turn = self.count_turn(first, &overlap.turn, |state| &mut state.turn);
         let turn = turn as usize % (here + elsewhere);
         if turn < here {
-            return Turn::Own;
+            return Recipient::Own;
         }
         let mut beyond = turn - here;
         for (core, sums) in others() {
             match sums.at(beyond) {
-                Some((part, _)) => return Turn::Core(usize::from(*core), part),
+                Some((part, _)) => return Recipient::Core(usize::from(*core), part),
                 None => beyond -= sums.total(),
             }
         }
-        Turn::Nobody
+        Recipient::Nobody
     }
 
     /// Advances the round-robin counter of a group at several patterns: the counter of its first part or, if
@@ -156,14 +161,14 @@ impl Subjects {
 
 /// Returns the next recipient as [`turn_of`] does, but skips the cores in `tried`.
 #[cold]
-fn turn_of_untried(state: &mut Group, part: Part, own: CoreMask, tried: CoreMask) -> Turn {
+fn turn_of_untried(state: &mut Group, part: Part, own: CoreMask, tried: CoreMask) -> Recipient {
     let here = if tried & own == 0 { state.members.len() } else { 0 };
     let others = || state.remote.iter().filter(|&&(core, _)| tried & 1 << core == 0);
     let elsewhere: usize = others().map(|&(_, count)| count as usize).sum();
-    let Some(turn) = (state.turn as usize).checked_rem(here + elsewhere) else { return Turn::Nobody };
+    let Some(turn) = (state.turn as usize).checked_rem(here + elsewhere) else { return Recipient::Nobody };
     if turn < here {
         state.turn = state.turn.wrapping_add(1);
-        return Turn::Own;
+        return Recipient::Own;
     }
     let mut beyond = turn - here;
     let there = others().find_map(|&(core, count)| {
@@ -172,17 +177,17 @@ fn turn_of_untried(state: &mut Group, part: Part, own: CoreMask, tried: CoreMask
         is_there.then_some(usize::from(core))
     });
     state.turn = state.turn.wrapping_add(1);
-    there.map_or(Turn::Nobody, |core| Turn::Core(core, part))
+    there.map_or(Recipient::Nobody, |core| Recipient::Core(core, part))
 }
 
 /// Returns the next recipient in a group that occurs at one pattern, among the members on all cores.
 #[inline]
-fn turn_of(state: &mut Group, part: Part) -> Turn {
+fn turn_of(state: &mut Group, part: Part) -> Recipient {
     let (own, everywhere) = (state.members.len(), state.members_everywhere());
-    let Some(turn) = (state.turn as usize).checked_rem(everywhere) else { return Turn::Nobody };
+    let Some(turn) = (state.turn as usize).checked_rem(everywhere) else { return Recipient::Nobody };
     state.turn = state.turn.wrapping_add(1);
     if turn < own {
-        return Turn::Own;
+        return Recipient::Own;
     }
     let mut beyond = turn - own;
     let there = state.remote.iter().find_map(|&(core, count)| {
@@ -190,5 +195,5 @@ fn turn_of(state: &mut Group, part: Part) -> Turn {
         beyond = beyond.saturating_sub(count as usize);
         is_there.then_some(usize::from(core))
     });
-    there.map_or(Turn::Own, |core| Turn::Core(core, part))
+    there.map_or(Recipient::Own, |core| Recipient::Core(core, part))
 }

@@ -246,13 +246,7 @@ impl Core {
         self.outputs.say(id, b"PONG\r\n");
         let connection = &mut *self.outputs.connections[id];
         if std::mem::take(&mut connection.wants_second_info) {
-            let info = self.shared.info(
-                &self.settings,
-                &(&*connection).into(),
-                InfoOccasion::Change,
-                self.clients.is_lame,
-            );
-            self.outputs.say(id, &info);
+            self.say_info(id, InfoOccasion::Change);
         }
     }
 

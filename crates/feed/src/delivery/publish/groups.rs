@@ -12,7 +12,7 @@ use crate::{
         core::Core,
         links::{Destination, GroupOfCore, To},
     },
-    routing::{matching::MatchedGroup, queue_groups::Turn, trie::CoreMask},
+    routing::{matching::MatchedGroup, queue_groups::Recipient, trie::CoreMask},
 };
 
 /// Result of delivering a message to a group.
@@ -49,13 +49,13 @@ impl Core {
         let own = 1 << self.index;
         loop {
             // If some of this core's members have refused, its remaining members are tried first.
-            let turn = match refused.members {
+            let recipient = match refused.members {
                 0 => self.routing.subjects.choose_member(group, own, refused.cores),
-                _ => Turn::Own,
+                _ => Recipient::Own,
             };
-            match turn {
-                Turn::Nobody => return GroupDelivery::Refused,
-                Turn::Core(to, part) => {
+            match recipient {
+                Recipient::Nobody => return GroupDelivery::Refused,
+                Recipient::Core(to, part) => {
                     let known = known | self.routing.subjects.cores_of_group(group);
                     let (pattern, queue) = self.routing.subjects.words_of_part(part, group.first);
                     let tried = refused.cores;
@@ -70,7 +70,7 @@ impl Core {
                     send_across(outputs, links, of.producer.conn, to, of.producer, run);
                     return GroupDelivery::Taken;
                 }
-                Turn::Own => match self.deliver_to_own_member(group, of, run, &mut refused.members) {
+                Recipient::Own => match self.deliver_to_own_member(group, of, run, &mut refused.members) {
                     GroupDelivery::Refused => {
                         refused.members = 0;
                         refused.cores |= own;

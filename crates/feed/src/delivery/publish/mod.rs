@@ -35,7 +35,7 @@ use crate::{
         producer::Producer,
         publish::groups::GroupDelivery,
         run::Run,
-        suspended::{GroupRefusals, SuspendedDelivery, Way},
+        suspended::{DeliveryProgress, GroupRefusals, SuspendedDelivery},
         work::{self, Work},
     },
     mesh::{
@@ -89,7 +89,7 @@ impl Core {
             run.subject,
             &mut self.turn.work,
         );
-        let mut way = Way::default();
+        let mut way = DeliveryProgress::default();
         if self.routing.subjects.matches.is_whole()
             && (matched.is_empty() || self.spread(of, run, &matched, &mut way))
         {
@@ -105,7 +105,7 @@ impl Core {
         run: &Run<'_>,
         slot: usize,
         matched: Match,
-        way: Way,
+        way: DeliveryProgress,
         is_for_reply: bool,
     ) -> Box<SuspendedDelivery> {
         self.count(Counter::TurnsEnded);
@@ -128,7 +128,7 @@ impl Core {
     /// imports.
     pub(crate) fn begun_crossing(&mut self, run: &Run<'_>) -> Box<SuspendedDelivery> {
         // Slot 0 of the cache of matches is used for no particular subject; its entry is dropped at the end.
-        self.begun(run, 0, Match::default(), Way::default(), false)
+        self.begun(run, 0, Match::default(), DeliveryProgress::default(), false)
     }
 
     #[cold]
@@ -251,7 +251,7 @@ impl Core {
 
     /// Delivers a run to the matching subscribers, starting where `way` left off. Returns whether all were
     /// served within the turn's budget.
-    fn spread(&mut self, of: &Origin, run: &Run<'_>, matched: &Match, way: &mut Way) -> bool {
+    fn spread(&mut self, of: &Origin, run: &Run<'_>, matched: &Match, way: &mut DeliveryProgress) -> bool {
         let price = work::delivery(run.count(), run.bytes.len());
         let mut delivered = 0;
         let mut is_over = false;
@@ -334,7 +334,7 @@ impl Core {
                 Some(begun) => (begun.way, Some(begun.mark)),
                 None => {
                     self.turn.work.add(work::delivery(run.count(), run.bytes.len()));
-                    (Way::default(), None)
+                    (DeliveryProgress::default(), None)
                 }
             };
             while way.message < run.count() {
@@ -447,7 +447,7 @@ impl Core {
                     &mut self.turn.work,
                 );
                 if !self.routing.subjects.matches.is_whole() {
-                    return Err(self.begun(run, slot, matched, Way::default(), true));
+                    return Err(self.begun(run, slot, matched, DeliveryProgress::default(), true));
                 }
                 (slot, matched, None)
             }

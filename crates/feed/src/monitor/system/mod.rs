@@ -126,8 +126,7 @@ impl Core {
             headers: false,
         };
         let root = self.routing.subjects.root_of(account);
-        #[expect(clippy::cast_possible_truncation, reason = "there are at most 64 cores")]
-        let nobody = Producer { core: self.index as u16, conn: ConnId::MAX, cid: 0 };
+        let nobody = Producer::nobody(self.index);
         let deals = self.routing.subjects.abroad.has_imports(account);
         let of = Origin { deals, ..Origin::of_nobody(nobody, account, root) };
         let mut rest = operations;
