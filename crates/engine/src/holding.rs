@@ -21,6 +21,7 @@ impl ClientMemoryBudget {
     }
 
     /// Returns the bytes held.
+    #[inline]
     pub fn bytes(&self) -> usize {
         self.bytes.get()
     }
@@ -36,12 +37,20 @@ impl ClientMemoryBudget {
 
     /// Adds `more` bytes to those held, with or without room for them.
     pub fn add(&self, more: usize) {
-        let bytes = self.bytes.get() + more;
+        self.rebook(0, more);
+    }
+
+    /// Changes a charge from `before` to `after` bytes. Returns whether there is room for it; the charge is
+    /// made in any case. Shrinking is always allowed, and returns surplus to the common part.
+    #[inline]
+    pub fn rebook(&self, before: usize, after: usize) -> bool {
+        let bytes = self.bytes.get() - before + after;
         self.bytes.set(bytes);
-        self.share.borrow_mut().allows(bytes);
+        self.share.borrow_mut().allows(bytes)
     }
 
     /// Returns whether there is room for `more` additional bytes.
+    #[inline]
     pub fn has_room(&self, more: usize) -> bool {
         self.share.borrow_mut().allows(self.bytes.get() + more)
     }
@@ -54,9 +63,12 @@ impl ClientMemoryBudget {
 
     /// Releases bytes.
     pub fn give_back(&self, bytes: usize) {
-        let left = self.bytes.get() - bytes;
-        self.bytes.set(left);
-        // Shrinking is always allowed; the call also returns surplus to the common part.
-        self.share.borrow_mut().allows(left);
+        self.rebook(bytes, 0);
+    }
+
+    /// Returns the part of the share that belongs to this core alone.
+    #[inline]
+    pub fn own(&self) -> usize {
+        self.share.borrow().own()
     }
 }

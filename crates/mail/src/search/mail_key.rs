@@ -1,6 +1,6 @@
-//! Key of a mail in the order of lists: newest first.
+//! Key of a mail: time of arrival, then ID. Keys sort oldest first; lists show them in reverse.
 
-use crate::mailbox::mailboxes::MailId;
+use crate::mailbox::mailboxes::{MailId, Summary};
 
 /// Time of arrival of a mail and its ID across all inboxes; keys sort by arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -9,4 +9,11 @@ pub struct MailKey {
     pub arrived_ms: u64,
     /// ID in the list of all mails.
     pub id: MailId,
+}
+
+impl MailKey {
+    /// Returns the key of a mail across all inboxes.
+    pub(crate) fn of(summary: &Summary) -> Self {
+        Self { arrived_ms: summary.arrived_ms, id: summary.letter }
+    }
 }

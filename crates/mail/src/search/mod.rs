@@ -232,7 +232,7 @@ impl<D: SearchBackend, K: FlagLookup + Sync> SearchRun<'_, D, K> {
         let mut skip = 0;
         while skip < LOOKED_AT_MAX {
             let batch = mailboxes.list(self.scope, skip, BATCH).await?;
-            let newer = batch.iter().take_while(|summary| key_of(summary) >= behind).count();
+            let newer = batch.iter().take_while(|summary| MailKey::of(summary) >= behind).count();
             if newer < batch.len() {
                 return self.walk(mailboxes, skip + newer, None).await;
             }
@@ -262,7 +262,7 @@ impl<D: SearchBackend, K: FlagLookup + Sync> SearchRun<'_, D, K> {
                 }
             }
             let mut batch = mailboxes.find(self.scope, &ids).await?;
-            batch.sort_unstable_by_key(|summary| std::cmp::Reverse((key_of(summary), summary.id)));
+            batch.sort_unstable_by_key(|summary| std::cmp::Reverse((MailKey::of(summary), summary.id)));
             if let Some(at) = self.scan_batch(&batch).await? {
                 let last = &batch[at];
                 let next = Cursor { place: CursorPosition::Arrived(last.arrived_ms), after: last.letter };
@@ -363,11 +363,6 @@ impl SearchCost {
             || self.bytes >= OPENED_BYTES_MAX
             || self.time >= OPENED_TIME_MAX
     }
-}
-
-/// Returns the key of a mail across all inboxes.
-fn key_of(summary: &Summary) -> MailKey {
-    MailKey { arrived_ms: summary.arrived_ms, id: summary.letter }
 }
 
 /// Returns the bytes of a mail that are read when it is opened.

@@ -17,7 +17,7 @@ use crate::{
     mailbox::questions,
     smtp::{ListenerKind, connection},
     store::{
-        core::{Core, CoreParts, Message, SharedState},
+        core::{Core, Message, SharedState},
         recovery::{self},
     },
 };
@@ -30,10 +30,8 @@ pub(super) async fn run_core(
 ) -> io::Result<()> {
     // The server was dropped before its loops began.
     let Some(shared) = shared.upgrade() else { return Ok(()) };
-    let Seed { listeners, index, letters, notes, writer, sender, receiver, counters, last_name, scribe } =
-        seed;
-    let owned = CoreParts { index, letters, notes, writer, sender, counters, last_name, scribe };
-    let core = Rc::new(Core::new(context.index, context.cores, shared, owned));
+    let Seed { listeners, receiver, core } = seed;
+    let core = Rc::new(Core::new(context.index, context.cores, shared, core));
     core.gauges();
     let beside = [
         tokio::task::spawn_local(receive_messages(Rc::clone(&core), receiver)),

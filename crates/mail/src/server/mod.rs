@@ -15,13 +15,13 @@ use engine::{
     cores::{
         self, clock,
         listener::bind_all,
-        mesh::{Receiver, Sender},
+        mesh::Receiver,
         run::{CoreFailure, DrainReport},
         service::{Service, ServiceSetup},
     },
-    journal::{Journal, Scribe},
-    log::{Disk, Header, Log, Writer},
-    meter::{CoreCounters, CounterSet, Registry},
+    journal::Journal,
+    log::{Disk, Header, Log},
+    meter::{CounterSet, Registry},
     random,
     share::CommonPart,
     size::Size,
@@ -36,11 +36,8 @@ use crate::{
     mailbox::mailstore::Mailstore,
     smtp::ListenerKind,
     store::{
-        annotations::Notes,
-        core::{CORES_MAX, Message, SharedState},
-        delivery_refs::DeliveryRefs,
-        index::Index,
-        recovery::{self, RecoveredCore, StoreError},
+        core::{CORES_MAX, CoreParts, Message, SharedState},
+        recovery::{self, StoreError},
     },
 };
 
@@ -136,15 +133,8 @@ pub struct Addresses {
 /// Parts from which a core is started.
 struct Seed {
     listeners: Vec<(TcpListener, ListenerKind)>,
-    index: Index,
-    letters: DeliveryRefs,
-    notes: Notes,
-    writer: Writer,
-    sender: Sender<Message>,
     receiver: Receiver<Message>,
-    counters: CoreCounters<Counter>,
-    last_name: u64,
-    scribe: Option<Scribe>,
+    core: CoreParts,
 }
 
 impl Server {
@@ -210,24 +200,19 @@ impl Server {
         });
         let seeds = recovered.cores.into_iter().zip(recovered.writers).zip(rings.endpoints).enumerate();
         let seeds = seeds
-            .map(|(number, ((core, writer), endpoint))| {
+            .map(|(number, ((of_core, writer), endpoint))| {
                 let (sender, receiver) = endpoint.split();
-                let RecoveredCore { index, delivery_refs: letters, notes } = core;
-                Seed {
-                    listeners: listeners
-                        .iter_mut()
-                        .filter_map(|(of, kind)| Some((of.pop()?, *kind)))
-                        .collect(),
-                    index,
-                    letters,
-                    notes,
+                let core = CoreParts {
+                    recovered: of_core,
                     writer,
                     sender,
-                    receiver,
                     counters: counters.core(number),
                     last_name: recovered.last_name,
                     scribe: journal.map(Journal::scribe),
-                }
+                };
+                let listeners =
+                    listeners.iter_mut().filter_map(|(of, kind)| Some((of.pop()?, *kind))).collect();
+                Seed { listeners, receiver, core }
             })
             .collect();
         let mailstore = Mailstore::new(&shared, loops, rings.outside, Arc::clone(&counters), recovered.noted);

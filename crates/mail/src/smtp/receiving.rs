@@ -16,19 +16,24 @@ use crate::{counters::Counter, store::core::Core};
 const UNCOUNTED_BYTES: usize = 32 << 10;
 /// One address may hold 1/`ADDRESS_SHARE` of the memory for mails being received.
 const ADDRESS_SHARE: usize = 2;
+/// A mail may only begin if this much memory is free: the rest is reserved for mails that have already begun.
+const BEGIN_BYTES: usize = 1 << 20;
+const BEGIN_SHARE: usize = 8;
 
 impl Core {
     /// Checks that there is memory for another mail; otherwise returns the counter of the refusal.
     pub(crate) fn check_budget(&self) -> Result<(), Counter> {
         let most = self.config().limits.receiving_bytes_max;
-        let is_room = self.clients.receiving.borrow_mut().may_begin(most);
+        let receiving = &self.clients.receiving;
+        // If the total for all servers' clients is small, the core's own part is enough to begin.
+        let is_room = receiving.has_room(BEGIN_BYTES.min(most / BEGIN_SHARE).min(receiving.own()));
         if is_room { Ok(()) } else { Err(Counter::ReceivingFull) }
     }
 
     /// Changes the charge of a mail of `peer` from `before` to `after` bytes. The charge is made even if it
     /// is refused: the caller then ends the mail and releases the charge.
     pub(crate) fn book_receiving(&self, peer: IpAddr, before: usize, after: usize) -> Result<(), Counter> {
-        let is_room = self.clients.receiving.borrow_mut().rebook(before, after);
+        let is_room = self.clients.receiving.rebook(before, after);
         let counted = |bytes: usize| bytes.saturating_sub(UNCOUNTED_BYTES);
         let is_fair = counted(before) == counted(after) || {
             let most = self.config().limits.receiving_bytes_max / ADDRESS_SHARE;

@@ -541,7 +541,7 @@ const RECEIVED_BYTES_MAX: u64 = 1024;
 impl TurnOutcome {
     /// Creates an outcome from spare buffers of earlier turns.
     pub(crate) fn begin(core: &Core) -> Self {
-        let waiting = core.buffers.waiting.borrow_mut().pop().unwrap_or_default();
+        let waiting = core.buffers.spare_replies.borrow_mut().pop().unwrap_or_default();
         Self { out: core.buffer(), waiting, slow: false }
     }
 

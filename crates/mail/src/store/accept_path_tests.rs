@@ -26,7 +26,7 @@ use crate::{
     },
     store::{
         core::{Core, CoreParts, MAIL, Message, SharedState},
-        recovery::{self, RecoveredCore},
+        recovery::{self},
     },
 };
 
@@ -63,8 +63,7 @@ pub(crate) fn core_beside(cores: usize, config: Config) -> (Log, Rc<Core>, Vec<R
     let mut endpoints = Mesh::<Message>::new(cores, 1, RING_MESSAGES).expect("a mesh").into_endpoints();
     let (sender, _) = endpoints.remove(0).split();
     let others = endpoints.into_iter().map(|endpoint| endpoint.split().1).collect();
-    let (writer, RecoveredCore { index, delivery_refs: letters, notes }) =
-        recovered.writers.into_iter().zip(recovered.cores).next().expect("one core");
+    let (writer, of_core) = recovered.writers.into_iter().zip(recovered.cores).next().expect("one core");
     let shared = Arc::new(SharedState {
         receiving: Arc::default(),
         connections: Arc::default(),
@@ -78,7 +77,7 @@ pub(crate) fn core_beside(cores: usize, config: Config) -> (Log, Rc<Core>, Vec<R
         config,
     });
     let counters = CounterSet::<Counter>::new(1).core(0);
-    let owned = CoreParts { index, letters, notes, writer, sender, counters, last_name: 0, scribe: None };
+    let owned = CoreParts { recovered: of_core, writer, sender, counters, last_name: 0, scribe: None };
     (recovered.log, Rc::new(Core::new(0, cores, shared, owned)), others)
 }
 

@@ -54,10 +54,8 @@ pub(super) struct Row<'a> {
 }
 
 /// Data about a mail that its summary does not contain.
-#[derive(Default)]
 pub(super) struct RowExtras {
-    pub(super) is_read: bool,
-    pub(super) tags: Vec<String>,
+    pub(super) flags: RowFlags,
     /// Preview of the mail, if it is cached.
     pub(super) gist: Option<Arc<Preview>>,
 }
@@ -89,8 +87,8 @@ impl<'a> Row<'a> {
             subject: if subject.is_empty() { "(no subject)".into() } else { subject },
             size: when::size(summary.size_bytes),
             inbox: wide.then(|| summary.inbox.to_string()),
-            is_read: noted.is_read,
-            tags: noted.tags,
+            is_read: noted.flags.is_read,
+            tags: noted.flags.tags,
             gist: noted.gist,
             is_open: false,
         }
@@ -247,8 +245,8 @@ pub(super) struct Board<'a> {
 impl<M: Mailboxes> App<M> {
     /// Returns the data about a mail that its summary does not contain, without reading the mail.
     pub(super) fn beside(&self, of: &Arc<Summary>) -> RowExtras {
-        let RowFlags { is_read, tags } = self.marks.of(of.id);
-        let gist = self.gists.find(std::slice::from_ref(of)).pop().flatten();
-        RowExtras { is_read, tags, gist }
+        let flags = self.marks.of(of.id);
+        let gist = self.gists.of(of.letter);
+        RowExtras { flags, gist }
     }
 }

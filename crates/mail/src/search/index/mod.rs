@@ -117,7 +117,7 @@ impl State {
             match events.try_recv() {
                 Ok(Event::Arrived(summary)) if summary.is_letter() => {
                     self.arrivals += 1;
-                    self.queue_mail(MailKey { arrived_ms: summary.arrived_ms, id: summary.id });
+                    self.queue_mail(MailKey::of(&summary));
                 }
                 Ok(Event::Deleted { remains: RemainingName::Nothing, .. } | Event::Over { .. }) => {
                     self.deaths += 1

@@ -2,8 +2,17 @@
 
 use engine::cores::clock;
 
-use super::{CONNECTION_BYTES, Core, SPARE_BYTES_MAX, SPARE_MAX, SPARE_WAITING_MAX};
+use super::Core;
 use crate::smtp::pending::PendingReply;
+
+/// Memory that the heap trimmer counts for a connection without its mail. What a client is charged is in
+/// `smtp::connection`.
+const TRIMMED_CONNECTION_BYTES: usize = 16 << 10;
+/// Maximum number of spare buffers that a core keeps, and maximum size of such a buffer.
+const SPARE_MAX: usize = 64;
+const SPARE_BYTES_MAX: usize = 64 << 10;
+/// Maximum capacity of a spare list that is kept.
+const SPARE_WAITING_MAX: usize = 64;
 
 impl Core {
     /// Writes the current date in the form of the Received field.
@@ -18,12 +27,12 @@ impl Core {
 
     /// Returns an empty buffer for a mail.
     pub(crate) fn buffer(&self) -> Vec<u8> {
-        self.buffers.mails.borrow_mut().pop().unwrap_or_default()
+        self.buffers.spare_mails.borrow_mut().pop().unwrap_or_default()
     }
 
     /// Takes a buffer back for reuse; a large one is freed.
     pub(crate) fn recycle_buffer(&self, mut buffer: Vec<u8>) {
-        let mut spare = self.buffers.mails.borrow_mut();
+        let mut spare = self.buffers.spare_mails.borrow_mut();
         if buffer.capacity() <= SPARE_BYTES_MAX && spare.len() < SPARE_MAX {
             buffer.clear();
             spare.push(buffer);
@@ -32,16 +41,16 @@ impl Core {
 
     /// Reports the memory of connections and received mails to the heap trimmer.
     pub(crate) fn note_memory(&self) {
-        let connections = self.shared.balance.held(self.number) * CONNECTION_BYTES;
+        let connections = self.shared.balance.held(self.number) * TRIMMED_CONNECTION_BYTES;
         self.buffers
             .trimmer
             .borrow_mut()
-            .uses(connections + self.clients.receiving.borrow().bytes(), clock::monotonic_ms());
+            .uses(connections + self.clients.receiving.bytes(), clock::monotonic_ms());
     }
 
     /// Takes back a turn's list of pending replies for reuse; a long list is freed.
     pub(crate) fn recycle_waiting(&self, mut waiting: Vec<PendingReply>) {
-        let mut spare = self.buffers.waiting.borrow_mut();
+        let mut spare = self.buffers.spare_replies.borrow_mut();
         if (1..=SPARE_WAITING_MAX).contains(&waiting.capacity()) && spare.len() < SPARE_MAX {
             waiting.clear();
             spare.push(waiting);

@@ -7,7 +7,6 @@ mod buffers;
 mod messages;
 mod owner;
 mod parts;
-mod receive_budget;
 
 use std::{
     cell::Cell,
@@ -38,12 +37,11 @@ use crate::{
     counters::Counter,
     mailbox::mailboxes::{Event, Inbox, MailId, RemainingName, Unavailable},
     store::{
-        annotations::{Note, Notes},
+        annotations::Note,
         backlog::Backlog,
-        delivery_refs::DeliveryRefs,
-        index::{EarlyExpiryOutcome, Index, Place, RemovedMail, Role},
+        index::{EarlyExpiryOutcome, Place, RemovedMail, Role},
         record::Part,
-        recovery::free_parts,
+        recovery::{RecoveredCore, free_parts},
         shared_bodies::RecentBodies,
         summary_cache::SummaryCache,
     },
@@ -56,7 +54,6 @@ use owner::{CORE_BITS, EPOCH_MS, HASH_BITS, NS_A_MS, NUMBER_BITS, hash8};
 pub(crate) use owner::{CORES_MAX, name_without_inbox, owner, owner_of_mail};
 use parts::{Buffers, Clients, Listeners, LogPart, Mails, Observers, Rings};
 pub(crate) use parts::{READ_BYTES, SCRATCH_BYTES};
-use receive_budget::ReceiveBudget;
 
 /// State that all cores share.
 pub(crate) struct SharedState {
@@ -101,9 +98,7 @@ const HOUSEKEEPING_EVERY: Duration = Duration::from_millis(100);
 
 /// Parts from which a core is built.
 pub(crate) struct CoreParts {
-    pub(crate) index: Index,
-    pub(crate) letters: DeliveryRefs,
-    pub(crate) notes: Notes,
+    pub(crate) recovered: RecoveredCore,
     pub(crate) writer: Writer,
     pub(crate) sender: Sender<Message>,
     pub(crate) counters: CoreCounters<Counter>,
@@ -113,10 +108,10 @@ pub(crate) struct CoreParts {
 
 impl Core {
     pub(crate) fn new(number: usize, cores: usize, shared: Arc<SharedState>, owned: CoreParts) -> Self {
-        let CoreParts { index, letters, notes, writer, sender, counters, last_name, scribe } = owned;
+        let CoreParts { recovered, writer, sender, counters, last_name, scribe } = owned;
+        let RecoveredCore { index, delivery_refs, notes } = recovered;
         let lists = Arc::new(shared.config.lists.clone());
-        let receiving =
-            ReceiveBudget::new(&shared.receiving, shared.config.limits.receiving_bytes_max, cores);
+        let receiving_bytes_max = shared.config.limits.receiving_bytes_max;
         Self {
             number,
             cores,
@@ -124,7 +119,7 @@ impl Core {
             rounds: Rounds::new(HOUSEKEEPING_EVERY),
             mails: Mails {
                 index: index.into(),
-                delivery_refs: letters.into(),
+                delivery_refs: delivery_refs.into(),
                 notes: notes.into(),
                 summaries: SummaryCache::default().into(),
                 recent_bodies: RecentBodies::default().into(),
@@ -136,7 +131,7 @@ impl Core {
                 abuse: Abuse { lists, peers: Arc::clone(&shared.peers) }.into(),
                 watches: Watches::default().into(),
                 turns: Arc::default(),
-                receiving: receiving.into(),
+                receiving: ClientMemoryBudget::new(Arc::clone(&shared.receiving), receiving_bytes_max, cores),
                 connection_memory: ClientMemoryBudget::new(
                     Arc::clone(&shared.connections),
                     usize::MAX / 2,
@@ -146,8 +141,8 @@ impl Core {
             buffers: Buffers {
                 scratch: vec![0; SCRATCH_BYTES].into(),
                 meta: Vec::with_capacity(4096).into(),
-                mails: Vec::new().into(),
-                waiting: Vec::new().into(),
+                spare_mails: Vec::new().into(),
+                spare_replies: Vec::new().into(),
                 date: (u64::MAX, String::new()).into(),
                 trimmer: HeapTrimmer::default().into(),
             },
@@ -389,11 +384,11 @@ impl Core {
     pub(crate) fn apply_release(&self, InboxRemoval { letter, marker, for_good }: InboxRemoval) {
         self.rounds.stir();
         let is_over = {
-            let mut letters = self.mails.delivery_refs.borrow_mut();
+            let mut refs = self.mails.delivery_refs.borrow_mut();
             if let Some(marker) = marker {
-                letters.let_go_by(letter, marker);
+                refs.let_go_by(letter, marker);
             }
-            letters.release(letter)
+            refs.release(letter)
         };
         if is_over {
             // Each inbox's deletion is recorded already, so the ticket is not needed.
@@ -550,11 +545,3 @@ impl Core {
         self.mails.clock.unix_ms()
     }
 }
-
-/// Approximate memory of a connection without its mail.
-const CONNECTION_BYTES: usize = 16 << 10;
-/// Maximum number of spare buffers that a core keeps, and maximum size of such a buffer.
-const SPARE_MAX: usize = 64;
-const SPARE_BYTES_MAX: usize = 64 << 10;
-/// Maximum capacity of a spare list that is kept.
-const SPARE_WAITING_MAX: usize = 64;

@@ -15,7 +15,7 @@ use engine::{
 };
 use tokio::sync::Notify;
 
-use super::{messages::Message, receive_budget::ReceiveBudget};
+use super::messages::Message;
 use crate::{
     abuse::Abuse,
     counters::Counter,
@@ -26,16 +26,19 @@ use crate::{
     },
 };
 
-/// Mails of the inboxes that the core owns.
+/// Mails of the inboxes that the core owns, and what new mails need: their IDs, their time, bodies to share.
 pub(crate) struct Mails {
     pub(crate) index: RefCell<Index>,
+    /// Reference counts of the mails that were delivered to several inboxes.
     pub(crate) delivery_refs: RefCell<DeliveryRefs>,
     pub(crate) notes: RefCell<Notes>,
+    /// Summaries of recent mails.
     pub(crate) summaries: RefCell<SummaryCache>,
     /// Bodies of recent mails that the log already has.
     pub(crate) recent_bodies: RefCell<RecentBodies>,
     /// Greatest mail ID assigned so far, without the bits of core and inbox.
     pub(crate) last_name: Cell<u64>,
+    /// Clock for arrival and expiry; it never goes back.
     pub(super) clock: SteadyClock,
 }
 
@@ -55,7 +58,7 @@ pub(crate) struct Clients {
     /// Fair scheduler for the turns of connections that send much at once.
     pub(crate) turns: Arc<TurnScheduler>,
     /// Memory budget of mails being received.
-    pub(crate) receiving: RefCell<ReceiveBudget>,
+    pub(crate) receiving: ClientMemoryBudget,
     /// Memory budget of the core's connections.
     pub(crate) connection_memory: ClientMemoryBudget,
 }
@@ -72,9 +75,9 @@ pub(crate) struct Buffers {
     /// Buffer in which the beginning of a record is built.
     pub(crate) meta: RefCell<Vec<u8>>,
     /// Spare buffers for mails being received.
-    pub(crate) mails: RefCell<Vec<Vec<u8>>>,
+    pub(crate) spare_mails: RefCell<Vec<Vec<u8>>>,
     /// Spare lists of replies that wait until their mails are stored.
-    pub(crate) waiting: RefCell<Vec<Vec<PendingReply>>>,
+    pub(crate) spare_replies: RefCell<Vec<Vec<PendingReply>>>,
     /// Date text of the Received field, and the second for which it is valid.
     pub(crate) date: RefCell<(u64, String)>,
     /// Trims the heap after connections and received mails have freed much memory.

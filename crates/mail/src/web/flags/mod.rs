@@ -190,7 +190,7 @@ impl FlagTable {
     }
 
     pub(crate) fn tags(&self, id: MailId) -> Vec<String> {
-        self.state().mark(id).map(|mark| mark.tags.iter().cloned().collect()).unwrap_or_default()
+        self.of(id).tags
     }
 
     /// Returns each tag in the scope, with the number of mails that have it.

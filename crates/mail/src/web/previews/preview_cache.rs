@@ -145,7 +145,7 @@ impl PreviewCache {
     }
 
     /// Returns the cached preview of a mail.
-    pub(super) fn of(&self, letter: MailId) -> Option<Arc<Preview>> {
+    pub(crate) fn of(&self, letter: MailId) -> Option<Arc<Preview>> {
         self.state().of.get(&letter).cloned()
     }
 

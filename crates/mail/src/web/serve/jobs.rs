@@ -205,8 +205,7 @@ impl<M: Mailboxes> SearchBackend for ClientSearch<'_, M> {
         let newest = self.app.mailboxes.list(&Scope::All, 0, FRESH_MAX).await?;
         let since_ms = clock::unix_ms().saturating_sub(FRESH_MS);
         let fresh = newest.iter().take_while(|mail| mail.arrived_ms >= since_ms);
-        let fresh: Vec<_> =
-            fresh.map(|mail| MailKey { arrived_ms: mail.arrived_ms, id: mail.letter }).collect();
+        let fresh: Vec<_> = fresh.map(|mail| MailKey::of(mail)).collect();
         let query = query.clone();
         let asking = self.app.behind.spawn(move || {
             let candidates = index.candidates(query.words(), &fresh, after, search::LOOKED_AT_MAX);
