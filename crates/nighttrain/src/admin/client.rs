@@ -21,7 +21,7 @@ use ureq::{
 use crate::{
     admin::{Token, explained, objects_table, origins_table, read_token},
     cli::{ExplainTask, ObjectsTask, OriginsTask, PurgeTask},
-    failure::{Failure, Fault},
+    failure::{Failure, fault},
     settings::Settings,
 };
 
@@ -182,9 +182,9 @@ struct Server {
 impl Server {
     fn new(settings: &Settings) -> Result<Self, Failure> {
         let token = match &settings.admin_token_file {
-            Some(path) => Some(read_token("admin-token-file", path).map_err(|message| {
-                Failure::Configuration(vec![Fault { place: "admin-token-file".to_owned(), message }])
-            })?),
+            Some(path) => Some(
+                read_token("admin-token-file", path).map_err(|message| fault("admin-token-file", message))?,
+            ),
             None => None,
         };
         let address = reachable(settings.admin);
@@ -199,10 +199,8 @@ impl Server {
             let base = format!("http://{address}");
             return Ok(Self { agent: config.build().into(), address, base, token });
         }
-        let trusted = trusted(settings.admin_ca_file.as_deref()).map_err(|error| {
-            let place = "admin-ca-file".to_owned();
-            Failure::Configuration(vec![Fault { place, message: error.to_string() }])
-        })?;
+        let trusted = trusted(settings.admin_ca_file.as_deref())
+            .map_err(|error| fault("admin-ca-file", error.to_string()))?;
         let roots: Vec<_> = trusted.iter().map(|root| Certificate::from_der(root).to_owned()).collect();
         let tls = TlsConfig::builder()
             .provider(TlsProvider::Rustls)

@@ -15,7 +15,7 @@ pub(crate) mod store_check;
 use std::{fmt::Write as _, sync::Arc};
 
 use crate::{
-    failure::{Failure, Fault},
+    failure::{Failure, fault},
     settings::{Settings, units::size_text},
 };
 use cache::memory_limit;
@@ -205,9 +205,7 @@ pub(crate) fn check_memory(settings: &Settings, servers: ServerSet) -> Result<Op
     }
     let said = settings.cache.memory_limit_bytes.filter(|_| servers.cache);
     let Some(limit_bytes) = said.or_else(memory_limit) else { return Ok(None) };
-    MemorySum::of(settings, servers)
-        .within(limit_bytes)
-        .map_err(|message| Failure::Configuration(vec![Fault { place: "memory".to_owned(), message }]))
+    MemorySum::of(settings, servers).within(limit_bytes).map_err(|message| fault("memory", message))
 }
 
 /// Raises the limit on open files, and lowers the servers' connection limits so that descriptors remain for

@@ -9,7 +9,7 @@ use cache::{
 
 use crate::{
     admin::read_token,
-    failure::{Failure, Fault},
+    failure::{Failure, Fault, fault},
     settings::{Settings, approved_crawlers::approved},
 };
 
@@ -26,8 +26,7 @@ impl Settings {
     pub(crate) fn accelerator(&self, origin: Option<Origin>) -> Result<Config, Failure> {
         const KEY: &str = "purge-token-file";
         let token = self.purge_token_file.as_deref().map(|path| read_token(KEY, path)).transpose();
-        let token = token
-            .map_err(|message| Failure::Configuration(vec![Fault { place: KEY.to_owned(), message }]))?;
+        let token = token.map_err(|message| fault(KEY, message))?;
         let sites = self.sites.iter().map(|said| said.site(self, origin.as_ref()));
         let sites = sites.collect::<Result<_, _>>().map_err(|fault| Failure::Configuration(vec![fault]))?;
         let asked = self.tls.client_certificates().map_err(|fault| Failure::Configuration(vec![fault]))?;

@@ -6,10 +6,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use cache::{InvalidNetwork, Network};
+use cache::Network;
 use serde_json::Value;
 
-use crate::failure::Fault;
+use crate::{failure::Fault, settings::network};
 
 /// Maximum size of a list; the largest that is published has a few hundred kilobytes.
 const LIST_BYTES_MAX: u64 = 4 << 20;
@@ -37,17 +37,16 @@ fn networks_in(path: &Path) -> Result<Vec<Network>, String> {
     let cannot = |why: std::io::Error| format!("{}: cannot be read: {why}", path.display());
     let mut text = String::new();
     File::open(path).and_then(|file| file.take(LIST_BYTES_MAX).read_to_string(&mut text)).map_err(cannot)?;
-    let parse = |text: &str| text.parse::<Network>().map_err(|error: InvalidNetwork| error.to_string());
     let said = if text.trim_start().starts_with('{') {
         let value: Value =
             serde_json::from_str(&text).map_err(|error| format!("{}: not JSON: {error}", path.display()))?;
         let mut prefixes = Vec::new();
         collect(&value, &mut prefixes);
-        prefixes.into_iter().map(|prefix| parse(&prefix)).collect::<Result<Vec<_>, _>>()
+        prefixes.into_iter().map(|prefix| network(&prefix)).collect::<Result<Vec<_>, _>>()
     } else {
         let lines = text.lines().enumerate().map(|(at, line)| (at + 1, line.trim()));
         let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
-        lines.map(|(at, line)| parse(line).map_err(|error| format!("line {at}: {error}"))).collect()
+        lines.map(|(at, line)| network(line).map_err(|error| format!("line {at}: {error}"))).collect()
     };
     match said {
         Ok(networks) if networks.is_empty() => Err(format!("{}: no network in the file", path.display())),

@@ -7,6 +7,7 @@ use std::{
 };
 
 use cache::{InvalidNetwork, Network};
+use wire::http1::fields::is_token;
 
 use crate::settings::units::{parse_duration, parse_size, size_text};
 
@@ -117,15 +118,10 @@ pub(crate) fn network(text: &str) -> Result<Network, String> {
 
 /// Parses a field name (RFC 9110 §5.6.2).
 pub(crate) fn field_name(text: &str) -> Result<Box<str>, String> {
-    let is_token = !text.is_empty()
-        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte));
-    if is_token {
+    if is_token(text.as_bytes()) {
         Ok(text.into())
     } else {
-        Err(format!(
-            "invalid field name `{text}`; expected one such as \
-                                                        Surrogate-Key"
-        ))
+        Err(format!("invalid field name `{text}`; expected one such as Surrogate-Key"))
     }
 }
 

@@ -29,7 +29,7 @@ use wire::transaction::{
 
 use super::files::{LineFile, WAITING_BYTES_MAX};
 use crate::{
-    failure::{Failure, Fault, failed},
+    failure::{Failure, failed, fault},
     settings::Settings,
 };
 
@@ -114,7 +114,7 @@ impl AccessLog {
         let Some(path) = &rules.access_log else { return Ok(None) };
         let file = LineFile::open(path, rules.rotate, rules.keep, today()).map_err(|error| {
             let message = format!("{}: {error}; a file that can be appended to is needed", path.display());
-            Failure::Configuration(vec![Fault { place: "access-log".to_owned(), message }])
+            fault("access-log", message)
         })?;
         let (told, counts) = (Arc::<WriterSignals>::default(), Arc::<Counts>::default());
         let writer = LogWriter {

@@ -17,7 +17,7 @@ use std::{
 };
 
 use super::service::Service;
-use crate::failure::Failure;
+use crate::failure::{Failure, failed};
 
 /// Time that a service may take beyond its drain time: its loops are then cut off and have three seconds to
 /// end, and mail's pages have ten.
@@ -52,7 +52,7 @@ fn drain_one(service: &Arc<dyn Service>, at_most: Duration, grace: Duration) -> 
         // An error is ignored: after a hang the receiver is gone.
         _ = say.send(draining.drain(at_most));
     });
-    thread.map_err(|error| Failure::Failed(format!("cannot drain: {error}")))?;
+    thread.map_err(failed("cannot drain"))?;
     let limit = at_most.saturating_add(grace);
     said.recv_timeout(limit).unwrap_or_else(|why| {
         let name = format!("{:?}", service.section()).to_lowercase();

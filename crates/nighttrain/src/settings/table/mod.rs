@@ -30,8 +30,8 @@ use self::{
 pub(crate) use self::{cache::LIMITS, common::COMMON, feed::FEED_LIMITS, mail::MAIL_LIMITS};
 use crate::settings::{Section, Setting};
 
-/// Every setting, in the order in which `--help` and `config --print` show them.
-pub(crate) const SETTINGS: &[Setting] = &joined::<COUNT, _>([
+/// Tables of the settings, in the order in which `--help` and `config --print` show them.
+const TABLES: [&[Setting]; 14] = [
     COMMON_SETTINGS,
     LOG_SETTINGS,
     CACHE_SETTINGS,
@@ -46,34 +46,31 @@ pub(crate) const SETTINGS: &[Setting] = &joined::<COUNT, _>([
     FEED_SETTINGS,
     MAIL_SETTINGS,
     MAIL_LIMIT_SETTINGS,
-]);
+];
 
-const COUNT: usize = COMMON_SETTINGS.len()
-    + CACHE_SETTINGS.len()
-    + CACHE_LIMIT_SETTINGS.len()
-    + CRAWLER_SETTINGS.len()
-    + TLS_SETTINGS.len()
-    + ACME_SETTINGS.len()
-    + CLUSTER_SETTINGS.len()
-    + PEERS_SETTINGS.len()
-    + ORIGIN_SETTINGS.len()
-    + SITE_SETTINGS.len()
-    + LOG_SETTINGS.len()
-    + FEED_SETTINGS.len()
-    + MAIL_SETTINGS.len()
-    + MAIL_LIMIT_SETTINGS.len();
+/// Every setting, in the order of the tables.
+pub(crate) const SETTINGS: &[Setting] = &joined();
 
-/// Concatenates tables of settings at compile time.
-const fn joined<const N: usize, const TABLES: usize>(tables: [&[Setting]; TABLES]) -> [Setting; N] {
-    let mut all = [COMMON_SETTINGS[0]; N];
-    let (mut i, mut table, mut row) = (0, 0, 0);
-    while i < N {
-        if row == tables[table].len() {
-            (table, row) = (table + 1, 0);
-            continue;
+const COUNT: usize = {
+    let (mut count, mut table) = (0, 0);
+    while table < TABLES.len() {
+        count += TABLES[table].len();
+        table += 1;
+    }
+    count
+};
+
+/// Concatenates the tables at compile time.
+const fn joined() -> [Setting; COUNT] {
+    let mut all = [COMMON_SETTINGS[0]; COUNT];
+    let (mut i, mut table) = (0, 0);
+    while table < TABLES.len() {
+        let mut row = 0;
+        while row < TABLES[table].len() {
+            all[i] = TABLES[table][row];
+            (i, row) = (i + 1, row + 1);
         }
-        all[i] = tables[table][row];
-        (i, row) = (i + 1, row + 1);
+        table += 1;
     }
     all
 }

@@ -89,10 +89,7 @@ fn members(text: &str) -> Result<Vec<PeerAt>, String> {
     let mut members: Vec<PeerAt> = Vec::new();
     for one in list(text) {
         let (name, at) = one.split_once('=').ok_or_else(|| {
-            format!(
-                "invalid member {one:?}: expected NAME=ADDRESS, such as \
-                                                       web1=10.0.0.1:{PORT}"
-            )
+            format!("invalid member {one:?}: expected NAME=ADDRESS, such as web1=10.0.0.1:{PORT}")
         })?;
         let is_one = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_');
         if !(1..=NAME_CHARS_MAX).contains(&name.len()) || !name.chars().all(is_one) {

@@ -1,5 +1,7 @@
 //! Parsers of names and sizes with a fixed form or range.
 
+use wire::http1::fields::is_token;
+
 use crate::settings::{
     one_or_more, some_size,
     units::{parse_size, size_text},
@@ -7,9 +9,7 @@ use crate::settings::{
 
 /// Parses the accelerator's name: `Via` and `Cache-Status` need a token (RFC 9110 §5.6.2).
 pub(super) fn parse_name(text: &str) -> Result<String, String> {
-    let is_token = !text.is_empty()
-        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte));
-    if is_token && text.as_bytes()[0].is_ascii_alphabetic() {
+    if is_token(text.as_bytes()) && text.as_bytes()[0].is_ascii_alphabetic() {
         Ok(text.to_owned())
     } else {
         Err("a name starts with a letter and has letters, digits and !#$%&'*+-.^_`|~ only".to_owned())
