@@ -25,7 +25,7 @@ help: ## Lists what can be done
 
 run: toolchain ## Builds, and starts accelerator, feed and mail with sample mails arriving (ARGS="--state DIR")
 	@test -x $(TARGET)/release/nighttrain || \
-		echo "Building nighttrain into $(TARGET)/release: about four minutes on two cores the first time, seconds after a change."
+		echo "Building nighttrain into $(TARGET)/release: four to nine minutes on two cores the first time, seconds after a change."
 	@$(CARGO) build --release --package nighttrain
 	@echo "Starting it: accelerator, feed and mail, on loopback alone. Ctrl-C ends it."
 	@exec $(TARGET)/release/nighttrain serve --demo $(ARGS)

@@ -2,7 +2,7 @@
 
 use askama::Template;
 use lab::paired::Sample;
-use lab::paired::spread::median;
+use lab::paired::spread::Ratio;
 use lab::report::Table;
 
 use crate::pages::contenders::{is_peer, plain, shown};
@@ -185,12 +185,9 @@ pub(crate) fn miss_loss(set: &RecordSet) -> Option<String> {
     if times <= 1.0 {
         return None;
     }
-    let p99 = |name: &str| {
-        let all: Vec<f64> = misses.series(name)?.each(Sample::p99_us).into_iter().flatten().collect();
-        median(&all)
-    };
-    let later =
-        p99("ours").zip(p99(&best.name)).map(|(ours, theirs)| ours / theirs).filter(|times| *times > 1.0);
+    let ours = misses.series("ours")?.each(Sample::p99_us);
+    let theirs = misses.series(&best.name)?.each(Sample::p99_us);
+    let later = Ratio::paired(&ours, &theirs).map(|ratio| ratio.median).filter(|times| *times > 1.0);
     let later = later.map_or_else(String::new, |times| format!(" (p99 latency: {times:.2} times)"));
     Some(format!("a miss costs {times:.2} times {}'s CPU time{later}", plain(&best.name)))
 }

@@ -29,7 +29,6 @@ pub(crate) struct Late {
 /// Results of one round's phases. Latencies are the p50, p99 and p99.9 of hot objects, in microseconds from
 /// their due times.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(default)]
 pub(crate) struct Round {
     /// Latencies with requests for hot objects only.
     pub(crate) calm_us: [f64; 3],
@@ -42,23 +41,28 @@ pub(crate) struct Round {
     pub(crate) insert_mib_per_s: f64,
     /// Hit ratio under pressure.
     pub(crate) hit_percent: f64,
+    #[serde(default)]
     pub(crate) answered_percent: f64,
     pub(crate) cpu_us: f64,
 }
 
 /// Results of one contender.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(default)]
 pub(crate) struct Row {
     pub(crate) name: String,
     pub(crate) version: String,
     /// Objects and MiB per second while the store was filled.
+    #[serde(default)]
     pub(crate) fill_per_s: f64,
+    #[serde(default)]
     pub(crate) fill_mib_per_s: f64,
     pub(crate) rounds: Vec<Round>,
     /// Number of answers in the pressure phases of all rounds.
+    #[serde(default)]
     pub(crate) answers: u64,
+    #[serde(default)]
     pub(crate) major_faults: u64,
+    #[serde(default)]
     pub(crate) loop_major_faults: u64,
     /// Lateness of Nighttrain's loop without load, and in the pressure phases of all rounds.
     pub(crate) idle: Option<Late>,
@@ -68,9 +72,11 @@ pub(crate) struct Row {
     /// Answers per second that did not come from the origin, with requests for objects all over the store at
     /// full speed.
     pub(crate) cold_per_s: f64,
+    #[serde(default)]
     pub(crate) cold_hit_percent: f64,
     /// Disk reads per object that came from the disk.
     pub(crate) reads_an_object: Option<f64>,
+    #[serde(default)]
     pub(crate) rss_mib: u64,
     pub(crate) after_stop: Option<Warm>,
     pub(crate) after_kill: Option<Warm>,

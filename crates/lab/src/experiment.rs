@@ -8,7 +8,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-pub use crate::experiments::bheap_sim::costs::Costs;
+use crate::costs::Costs;
 pub use crate::report::{Column, Figure, Judgement, Report, Table, Verdict};
 
 /// A claim and its test.

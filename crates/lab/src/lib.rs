@@ -19,6 +19,7 @@
 
 pub mod compare;
 pub mod cores;
+pub mod costs;
 pub mod experiment;
 pub mod experiments;
 pub mod lan;

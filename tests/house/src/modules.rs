@@ -6,7 +6,8 @@
 //! ```
 //! A path that is written out (`peers::resume(…)`, in a macro's arguments too) counts like one in a `use`;
 //! `self`, `super` and `crate` mean what they mean to the compiler. A re-export is followed to the file that
-//! defines the item, so that a folder's `mod.rs` hides nothing. Tests are left out: modules below
+//! defines the item, so that a folder's `mod.rs` hides nothing; a name that a file re-exports and uses itself is
+//! needed by that file too. Tests are left out: modules below
 //! `#[cfg(test)]`, and the files that they name.
 //!
 //! *Not seen:* items that a method call or a trait needs beyond the names in the text.
@@ -44,6 +45,18 @@ struct Module {
     globs: Vec<Segments>,
     /// Paths that the file's own text uses; names that it only re-exports are not among them.
     needs: Vec<Segments>,
+    /// Names that the file re-exports, and the paths that they stand for.
+    reexports: Vec<(String, Segments)>,
+    /// First segments of the paths in the file's own text, and names of functions that it calls.
+    firsts: BTreeSet<String>,
+}
+
+impl Module {
+    /// Adds the names to the needs that the file re-exports and uses itself.
+    fn take_own_reexports(&mut self) {
+        let used = self.reexports.iter().filter(|(known_as, _)| self.firsts.contains(known_as));
+        self.needs.extend(used.map(|(_, path)| path.clone()));
+    }
 }
 
 /// Reads a crate's sources.
@@ -70,6 +83,7 @@ pub fn uses(crate_root: &Path) -> Uses {
             let place = place.unwrap_or_else(|| panic!("{} names {child}: no such file", path.display()));
             open.push((place.clone(), [&name[..], &[child]].concat()));
         }
+        reader.module.take_own_reexports();
         modules.insert(name, reader.module);
     }
     let crate_ = Crate { modules };
@@ -168,8 +182,10 @@ impl Reader {
     fn import(&mut self, prefix: &Segments, name: &str, renamed: Option<String>, is_needed: bool) {
         let path = if name == "self" { prefix.clone() } else { [&prefix[..], &[name.to_owned()]].concat() };
         let known_as = renamed.or_else(|| path.last().cloned());
-        if is_needed {
-            self.module.needs.push(path.clone());
+        match &known_as {
+            Some(_) if is_needed => self.module.needs.push(path.clone()),
+            Some(known_as) => self.module.reexports.push((known_as.clone(), path.clone())),
+            None => {}
         }
         // `use x;` of another crate, or of a sibling module, introduces no alias.
         if path.len() > 1 {
@@ -221,6 +237,9 @@ impl Reader {
     }
 
     fn take_path(&mut self, path: &Segments) {
+        // A lone name in lower case is a variable, or a function that is called.
+        let is_known = |first: &String| path.len() > 1 || first.starts_with(|c: char| c.is_uppercase());
+        self.module.firsts.extend(path.first().filter(|first| is_known(first)).cloned());
         // Inside an inline module, `super` means this file.
         let is_of_file = self.depth > 0 && path.first().is_some_and(|first| first == "super");
         if path.len() > 1 && !is_of_file {
@@ -259,6 +278,15 @@ impl<'ast> Visit<'ast> for Reader {
     fn visit_path(&mut self, path: &'ast syn::Path) {
         self.take_path(&path.segments.iter().map(|segment| segment.ident.to_string()).collect());
         visit::visit_path(self, path);
+    }
+
+    fn visit_expr_call(&mut self, call: &'ast syn::ExprCall) {
+        if let syn::Expr::Path(called) = &*call.func
+            && let Some(name) = called.path.get_ident()
+        {
+            self.module.firsts.insert(name.to_string());
+        }
+        visit::visit_expr_call(self, call);
     }
 
     fn visit_macro(&mut self, call: &'ast syn::Macro) {

@@ -26,9 +26,9 @@ use crate::{
     admin::{cookie_names::CookieNames, cookie_samples::Samples, last_clients::LastClients},
     body::{growing::PassingBudget, parts_in_memory::PartsInMemory},
     client::{
-        http2::{self, Multiplexes},
+        http2,
         tls_terms::TlsTerms,
-        transport,
+        transport::scratch::{READ_BYTES, Scratch as TlsScratch},
     },
     config::Config,
     core::direct_mapped_table::DirectMappedTable,
@@ -205,7 +205,6 @@ pub(crate) struct Clients {
     pub(crate) terms: Option<Arc<TlsTerms>>,
     /// Number of TLS handshakes in progress.
     pub(crate) handshakes: Cell<usize>,
-    pub(crate) multiplexes: RefCell<Multiplexes>,
     /// Number of open WebSockets.
     pub(crate) pipes: Cell<u64>,
     /// Number of connections that are being answered with 503 because there is no room for them.
@@ -223,7 +222,6 @@ impl Clients {
             turns: Arc::default(),
             terms,
             handshakes: Cell::new(0),
-            multiplexes: RefCell::default(),
             pipes: Cell::new(0),
             turning_away: Cell::new(0),
             are_connections_fitted: Cell::new(false),
@@ -249,7 +247,7 @@ pub(crate) struct Budgets {
 /// Buffers of the thread; idle connections hold none.
 pub(crate) struct Buffers {
     pub(crate) scratch: RefCell<Scratch>,
-    pub(crate) tls: RefCell<transport::Scratch>,
+    pub(crate) tls: RefCell<TlsScratch>,
     pub(crate) http2: RefCell<http2::Scratch>,
 }
 
@@ -257,8 +255,7 @@ impl Buffers {
     pub(super) fn new(config: &Config) -> Self {
         // The parser refuses a head over the limit before the buffer is full; the rest has room for a TLS
         // record.
-        let read_bytes =
-            transport::READ_BYTES.max(config.limits.request_head_bytes_max + transport::READ_BYTES / 2);
+        let read_bytes = READ_BYTES.max(config.limits.request_head_bytes_max + READ_BYTES / 2);
         Self {
             scratch: RefCell::new(Scratch {
                 read: vec![0; read_bytes],
@@ -268,7 +265,7 @@ impl Buffers {
                 key: Vec::with_capacity(4096),
                 drafts: Vec::new(),
             }),
-            tls: RefCell::new(transport::Scratch::new()),
+            tls: RefCell::new(TlsScratch::new()),
             http2: RefCell::new(http2::Scratch::new(config)),
         }
     }
@@ -277,7 +274,7 @@ impl Buffers {
 /// Buffers of one turn of a connection.
 pub(crate) struct Scratch {
     /// Buffer for bytes read from a client; at least as long as the largest head and
-    /// [`transport::READ_BYTES`].
+    /// [`READ_BYTES`].
     pub(crate) read: Vec<u8>,
     /// Copy of a stored head that is not sent unchanged.
     pub(crate) head: Vec<u8>,

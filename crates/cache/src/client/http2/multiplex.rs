@@ -15,32 +15,23 @@
 //! memory held for clients, and so do the bytes of request bodies that wait for their origin, at most one
 //! window per connection.
 
-use std::{io, task::Waker};
+use std::{cell::RefCell, io, task::Waker};
 
 use engine::{cores::clock, sys::span::Part, tls::session::RECORD_CONTENT_BYTES_MAX};
 use slab::Slab;
 use tokio::task::AbortHandle;
-use wire::{
-    http1::head::HEADERS_MAX,
-    http2::{
-        connection::{Connection, ConnectionError},
-        error::ErrorCode,
-        frame::HEADER_BYTES,
-        hpack::FieldSection,
-        request::HeadRoom,
-    },
+use wire::http2::{
+    connection::{Connection, ConnectionError},
+    error::ErrorCode,
+    frame::HEADER_BYTES,
 };
 
-use crate::client::http2::{
-    gather::{Frames, List},
-    hpack_cache::HpackBlockCache,
-};
+use crate::client::http2::gather::{Frames, List};
 use crate::{
     client::{
         limits::{client_budget::ClientMemoryGuard, send_rate::SendRate},
         transport::Transport,
     },
-    config::Config,
     core::{Core, with_core},
     counters::Counter,
     deliver::sink::SinkError,
@@ -50,39 +41,14 @@ use crate::{
 const FRAME_BYTES: usize = 16 << 10;
 /// Maximum content of one frame under TLS: with its header the frame fits into one TLS record.
 const FRAME_BYTES_SECURED: usize = RECORD_CONTENT_BYTES_MAX - HEADER_BYTES;
-/// Lower limit for the maximum size of a field section: the size of an HPACK dynamic table.
-const SECTION_BYTES_MIN: usize = 4096;
-
-/// Buffers of a thread for HTTP/2.
-pub(crate) struct Scratch {
-    /// Fields of the request that is being read.
-    pub(super) section: FieldSection,
-    /// The request's fields as an HTTP/1 head.
-    pub(super) head: HeadRoom,
-    /// An answer's head as text, and its content if it is small.
-    pub(super) text: Vec<u8>,
-    /// Encoder of field blocks, with its cache.
-    pub(super) blocks: HpackBlockCache,
-    /// Output of a turn, until it is written.
-    pub(super) out: Vec<u8>,
-}
-
-impl Scratch {
-    pub(crate) fn new(config: &Config) -> Self {
-        let list_bytes = config.limits.request_head_bytes_max.max(SECTION_BYTES_MIN);
-        Self {
-            section: FieldSection::new(list_bytes, HEADERS_MAX),
-            head: HeadRoom::new(4096),
-            text: Vec::with_capacity(32 << 10),
-            blocks: HpackBlockCache::new(),
-            out: Vec::with_capacity(512 << 10),
-        }
-    }
+thread_local! {
+    /// HTTP/2 connections of this thread's core.
+    static ALL: RefCell<Multiplexes> = RefCell::default();
 }
 
 /// All HTTP/2 connections of one core.
 #[derive(Default)]
-pub(crate) struct Multiplexes {
+struct Multiplexes {
     places: Slab<Multiplex>,
     serial: u64,
 }
@@ -109,25 +75,35 @@ impl Number {
 }
 
 impl Multiplexes {
-    pub(super) fn enter(&mut self, mut multiplex: Multiplex) -> Number {
+    fn enter(&mut self, mut multiplex: Multiplex) -> Number {
         self.serial += 1;
         multiplex.serial = self.serial;
         Number { place: self.places.insert(multiplex), serial: self.serial }
     }
 
-    pub(super) fn get(&mut self, number: Number) -> Option<&mut Multiplex> {
+    fn get(&mut self, number: Number) -> Option<&mut Multiplex> {
         self.places.get_mut(number.place).filter(|multiplex| multiplex.serial == number.serial)
     }
 
-    pub(super) fn remove(&mut self, number: Number) -> Option<Multiplex> {
+    fn remove(&mut self, number: Number) -> Option<Multiplex> {
         self.get(number)?;
         self.places.try_remove(number.place)
     }
 }
 
+/// Adds a connection of this core.
+pub(super) fn enter(multiplex: Multiplex) -> Number {
+    ALL.with_borrow_mut(|all| all.enter(multiplex))
+}
+
+/// Removes a connection of this core; returns `None` if it is gone.
+pub(super) fn remove(number: Number) -> Option<Multiplex> {
+    ALL.with_borrow_mut(|all| all.remove(number))
+}
+
 /// Runs `with` on a connection of this core; returns `None` if the connection is gone.
 pub(super) fn with<R>(number: Number, with: impl FnOnce(&Core, &mut Multiplex) -> R) -> Option<R> {
-    with_core(|core| core.clients.multiplexes.borrow_mut().get(number).map(|multiplex| with(core, multiplex)))
+    with_core(|core| ALL.with_borrow_mut(|all| all.get(number).map(|multiplex| with(core, multiplex))))
 }
 
 /// A stream whose request is answered by a task.

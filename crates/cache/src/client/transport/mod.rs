@@ -10,6 +10,7 @@
 //! [budget](crate::client::limits::client_budget) for memory held for clients. An idle TLS connection keeps
 //! only its keys.
 
+pub(crate) mod scratch;
 mod secured;
 
 use std::{
@@ -33,12 +34,8 @@ use tokio::{
 };
 
 use self::secured::TlsStream;
-pub(crate) use self::secured::{Scratch, shake_hands};
+pub(crate) use self::secured::shake_hands;
 use crate::{core::with_core, request::client_auth::ClientAuth};
-
-/// Maximum number of bytes per read from a client: room for many pipelined requests, but small enough to keep
-/// one buffer per core.
-pub(crate) const READ_BYTES: usize = 64 * 1024;
 
 /// A client's socket.
 pub(crate) struct Transport {

@@ -11,46 +11,23 @@ use std::{
 use engine::{
     cores::{clock, watch::Watch},
     sys::span::Part,
-    tls::session::{
-        HANDSHAKE_BYTES_MAX, RECORD_BYTES_MAX, RECORD_CONTENT_BYTES_MAX, Session, SessionError, Terms,
-        read_bytes_max,
-    },
+    tls::session::{RECORD_CONTENT_BYTES_MAX, Session, SessionError, Terms, read_bytes_max},
 };
 use tokio::{
     io::{AsyncRead, ReadBuf},
     net::TcpStream,
 };
 
-use super::{READ_BYTES, Transport, is_over};
+use super::{
+    Transport, is_over,
+    scratch::{READ_BYTES, RECORDS_AT_ONCE, Scratch},
+};
 use crate::{
     client::limits::client_budget::ClientMemoryGuard, core::with_core, request::client_auth::ClientAuth,
 };
 
-/// Maximum number of records sealed before a write, which saves system calls without exceeding what a socket
-/// accepts. A page of 64 KiB with its head takes five records.
-const RECORDS_AT_ONCE: usize = 5;
 /// Maximum number of writes in one call, before other connections get a turn.
 const WRITES_AT_ONCE: usize = 2;
-
-/// Buffers of the thread for TLS.
-pub(crate) struct Scratch {
-    /// Received bytes; during a handshake at most [`HANDSHAKE_BYTES_MAX`].
-    incoming: Vec<u8>,
-    /// Gathered content of one record.
-    plain: Vec<u8>,
-    /// Sealed records.
-    sealed: Vec<u8>,
-}
-
-impl Scratch {
-    pub(crate) fn new() -> Self {
-        Self {
-            incoming: vec![0; HANDSHAKE_BYTES_MAX],
-            plain: Vec::with_capacity(RECORD_CONTENT_BYTES_MAX),
-            sealed: Vec::with_capacity(RECORDS_AT_ONCE * RECORD_BYTES_MAX),
-        }
-    }
-}
 
 /// Sealed bytes that the socket has not accepted.
 #[derive(Default)]

@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand};
 use humantime::parse_duration;
-use lab::experiments::bheap_sim::costs;
+use lab::costs;
 
 /// Costs of the simulated memory and of the queues in it (`nighttrain lab bheap-sim`)
 #[derive(Debug, Args)]

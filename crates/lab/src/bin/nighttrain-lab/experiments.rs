@@ -11,7 +11,8 @@ use std::{fs, io::IsTerminal, path::Path, sync::Arc, time::Duration};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use lab::{
-    experiment::{Costs, Experiment, Options, Outcome, Refusal},
+    costs::Costs,
+    experiment::{Experiment, Options, Outcome, Refusal},
     experiments,
     report::{json, markdown, page, text},
 };

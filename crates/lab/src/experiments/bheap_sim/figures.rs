@@ -1,9 +1,9 @@
 //! Figures 1 to 4 of the article “You're Doing It Wrong”, drawn from our totals on the article's axes.
 
 use super::article::{CPU_S, ON_A_SLOW_DISK, TRANSFER_S};
-use super::costs::FirstTouch;
 use super::lru::Transfers;
 use super::run::SimulatedHeaps;
+use crate::costs::FirstTouch;
 use crate::report::Report;
 use crate::report::plot::{Axis, Plot, Reference, Series, Stroke};
 

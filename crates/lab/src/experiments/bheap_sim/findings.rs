@@ -3,11 +3,11 @@
 use serde_json::json;
 
 use super::article::{AGREEMENT, CATCHES_UP_AT, CPU_S, ON_A_SLOW_DISK, REFERENCES, TRANSFER_S};
-use super::costs::FirstTouch;
 use super::cpu::{self, CpuSeconds};
 use super::figures::{self, catches_up, runtimes};
 use super::lru::{LruTransfers, Transfers};
 use super::run::{HeapLayout, MisalignedRows, Shape, SimulatedHeaps};
+use crate::costs::FirstTouch;
 use crate::experiment::{Options, Report, Table, Verdict};
 use crate::report::grouped;
 

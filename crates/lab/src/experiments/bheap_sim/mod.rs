@@ -11,7 +11,7 @@
 //! costs.
 
 pub mod article;
-pub mod costs;
+mod costs;
 pub mod cpu;
 mod figures;
 mod findings;

@@ -110,13 +110,7 @@ pub(crate) async fn serve(
         let mut wire = Connection::new(limits(core), now_ms);
         let mut out = Vec::new();
         wire.greet(&core.buffers.http2.borrow().section, now_ms, &mut out);
-        core.clients.multiplexes.borrow_mut().enter(Multiplex::new(
-            wire,
-            transport,
-            out,
-            early,
-            SendRate::new(&core.config.limits),
-        ))
+        multiplex::enter(Multiplex::new(wire, transport, out, early, SendRate::new(&core.config.limits)))
     });
     let client = Client { number, peer };
     let leaving = ConnectionCleanup(number);
@@ -179,7 +173,7 @@ struct ConnectionCleanup(Number);
 
 impl ConnectionCleanup {
     fn leave(&self) -> Option<Multiplex> {
-        let multiplex = with_core(|core| core.clients.multiplexes.borrow_mut().remove(self.0))?;
+        let multiplex = multiplex::remove(self.0)?;
         multiplex.streams.iter().for_each(|stream| stream.task.abort());
         Some(multiplex)
     }
@@ -239,9 +233,7 @@ fn turn(
     cx: &mut Context<'_>,
 ) -> Poll<Result<Cut, End>> {
     watch.task(cx.waker());
-    with_core(|core| {
-        let mut all = core.clients.multiplexes.borrow_mut();
-        let Some(multiplex) = all.get(client.number) else { return Poll::Ready(Err(End::Gone)) };
+    let turned = multiplex::with(client.number, |core, multiplex| {
         if multiplex.waker.as_ref().is_none_or(|waker| !waker.will_wake(cx.waker())) {
             multiplex.waker = Some(cx.waker().clone());
         }
@@ -250,7 +242,8 @@ fn turn(
             Ok(Some(cut)) => Poll::Ready(Ok(cut)),
             Err(end) => Poll::Ready(Err(end)),
         }
-    })
+    });
+    turned.unwrap_or(Poll::Ready(Err(End::Gone)))
 }
 
 fn go_on(
@@ -340,7 +333,7 @@ fn take_frames(
     multiplex: &mut Multiplex,
     client: Client,
     scratch: &mut Scratch,
-    http2: &mut multiplex::Scratch,
+    http2: &mut super::Scratch,
     have: usize,
     frames_left: &mut usize,
 ) -> Result<usize, End> {
@@ -348,7 +341,7 @@ fn take_frames(
     let turn = core.storage.reader.turn();
     let head_limits = head_limits(&core.config);
     let Scratch { read, head: stored_head, key, .. } = scratch;
-    let multiplex::Scratch { section, head, text, blocks, .. } = http2;
+    let super::Scratch { section, head, text, blocks, .. } = http2;
     let mut at = 0;
     let mut refreshes = Vec::new();
     while at < have && *frames_left > 0 && multiplex.unwritten() < OUT_BYTES_MAX {
