@@ -10,10 +10,10 @@ use std::collections::HashSet;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::num::NonZeroU64;
-use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use engine::cold_mutex::ColdMutex;
 use lab::latency::{Latencies, LatencyOrigin};
 use lab::pressure::objects;
 
@@ -89,11 +89,11 @@ pub(crate) fn load(
 ) -> LoadOutcome {
     let start = Instant::now();
     let end = seconds.map(|seconds| start + Duration::from_secs_f64(seconds));
-    let schedule = Mutex::new(ids.zip(0_u32..));
+    let schedule = ColdMutex::new(ids.zip(0_u32..));
     // A worker holds the lock only while it takes the next request. A panicked worker has already failed the
     // run.
     let next = || {
-        let taken = schedule.lock().unwrap_or_else(std::sync::PoisonError::into_inner).next();
+        let taken = schedule.lock().next();
         taken.map(|(id, number)| {
             let due = match pace {
                 Pace::Due(rate) => Some(start + Duration::from_secs_f64(f64::from(number) / rate as f64)),

@@ -13,19 +13,16 @@ use std::{
     any::Any,
     collections::{BTreeSet, HashMap},
     fmt,
-    sync::{Arc, PoisonError, mpsc::SyncSender},
+    sync::{Arc, mpsc::SyncSender},
     time::Duration,
 };
 
-use engine::tls::challenges::{ChallengeError, ChallengeGuard, Challenges};
+use engine::{
+    cold_mutex::ColdMutex,
+    tls::challenges::{ChallengeError, ChallengeGuard, Challenges},
+};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _};
 use serde::{Deserialize, Serialize};
-
-#[expect(
-    clippy::disallowed_types,
-    reason = "taken a few times in two months, for as long as an insertion takes"
-)]
-type Lock<T> = std::sync::Mutex<T>;
 
 /// Longest time for which validation by the CA is delayed until all instances have confirmed a challenge.
 const SHOWN_WITHIN: Duration = Duration::from_secs(2);
@@ -127,20 +124,22 @@ impl SharedChallenge {
 /// Receiver of the other instances' changes.
 struct ChangeListener {
     challenges: Arc<Challenges>,
-    opened: Lock<HashMap<String, ChallengeGuard>>,
-    changed: Lock<BTreeSet<String>>,
+    /// Open challenges of other instances.
+    opened: ColdMutex<HashMap<String, ChallengeGuard>>,
+    /// Names of the files changed since [`AuthorityShare::changed`] was last called.
+    changed: ColdMutex<BTreeSet<String>>,
     wake: SyncSender<()>,
 }
 
 impl ChangeListener {
     fn hear(&self, name: &str, value: Option<&[u8]>) {
         if !name.starts_with(CHALLENGE) {
-            self.changed.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned());
+            self.changed.lock().insert(name.to_owned());
             // A full channel is no error: a single pending wake-up is enough.
             let _ = self.wake.try_send(());
             return;
         }
-        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut opened = self.opened.lock();
         opened.remove(name);
         let Some(value) = value else { return };
         let told = serde_json::from_slice::<SharedChallenge>(value).map_err(|error| error.to_string());
@@ -179,8 +178,12 @@ impl AuthorityShare {
         wake: SyncSender<()>,
     ) -> Result<Self, ShareError> {
         let challenges = Arc::clone(challenges);
-        let ears =
-            Arc::new(ChangeListener { challenges, opened: Lock::default(), changed: Lock::default(), wake });
+        let ears = Arc::new(ChangeListener {
+            challenges,
+            opened: ColdMutex::default(),
+            changed: ColdMutex::default(),
+            wake,
+        });
         let prefix: Arc<str> = format!("{authority}/").into();
         let (hearing, of) = (Arc::clone(&ears), Arc::clone(&prefix));
         share.listen(Box::new(move |key, value| {
@@ -199,7 +202,7 @@ impl AuthorityShare {
     pub(crate) fn take_turn(&self) -> Result<Box<dyn Any + Send>, ShareError> {
         let turn = self.share.take_turn()?;
         let left: Vec<String> = {
-            let opened = self.ears.opened.lock().unwrap_or_else(PoisonError::into_inner);
+            let opened = self.ears.opened.lock();
             opened.keys().cloned().collect()
         };
         for name in left {
@@ -210,7 +213,7 @@ impl AuthorityShare {
 
     /// Returns the names of the files changed since the last call.
     pub(crate) fn changed(&self) -> BTreeSet<String> {
-        std::mem::take(&mut *self.ears.changed.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.ears.changed.lock())
     }
 
     pub(crate) fn read(&self, name: &str) -> Result<Option<Vec<u8>>, ShareError> {

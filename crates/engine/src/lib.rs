@@ -1,6 +1,7 @@
 //! The engine: the foundation of all Nighttrain servers.
 //!
 //! - [`accounts`]: the amounts that each client makes a core hold, and which charges are cut when a sum is short.
+//! - [`cold_mutex`]: a mutex for code off the hot path.
 //! - [`cores`]: one pinned event loop per core, message batches between them, their lateness.
 //! - [`bounded`]: a listener with a bounded number of connections, for the small servers beside the loops.
 //! - [`tls`]: TLS server configuration from PEM files.
@@ -21,6 +22,7 @@
 pub mod accounts;
 #[cfg(not(feature = "loom"))]
 pub mod bounded;
+pub mod cold_mutex;
 pub mod cores;
 #[cfg(not(feature = "loom"))]
 pub mod heap;

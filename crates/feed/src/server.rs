@@ -9,6 +9,7 @@ use std::{
 };
 
 use engine::{
+    cold_mutex::ColdMutex,
     cores::{
         self, CoreContext,
         listener::bind_all,
@@ -98,13 +99,10 @@ pub struct Server {
     addresses: Vec<SocketAddr>,
     counters: Arc<CounterSet<Counter>>,
     shared: Arc<SharedState>,
-    settings: Arc<OneAtATime<Arc<Settings>>>,
+    settings: Arc<ColdMutex<Arc<Settings>>>,
     service: Service,
     outside: Arc<Outside>,
 }
-
-#[expect(clippy::disallowed_types, reason = "the operator's path, not a message's")]
-type OneAtATime<T> = std::sync::Mutex<T>;
 
 /// Resources with which one core is started.
 struct Seed {
@@ -189,7 +187,7 @@ impl Server {
             addresses,
             counters,
             shared,
-            settings: Arc::new(OneAtATime::new(settings)),
+            settings: Arc::new(ColdMutex::new(settings)),
             service,
             outside: Arc::new(Outside::new(rings.outside)),
         };
@@ -202,7 +200,7 @@ impl Server {
         let (looker, settings) = (self.looker(), Arc::clone(&self.settings));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         let now = move || {
-            let settings = Arc::clone(&settings.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+            let settings = Arc::clone(&settings.lock());
             Looker { settings, ..looker.clone() }
         };
         let answer = move || runtime.block_on(system::answer_all(told, now));
@@ -297,7 +295,7 @@ impl Server {
         }
         outside.flush();
         drop(outside);
-        *self.settings.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = settings;
+        *self.settings.lock() = settings;
         Ok(())
     }
 
@@ -320,7 +318,7 @@ impl Server {
     fn with_room_for_all(&self) -> Result<std::sync::MutexGuard<'_, mesh::Sender<Message>>, NoAnswer> {
         let begun = cores::clock::now();
         loop {
-            let outside = self.outside.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let outside = self.outside.lock();
             if (0..self.service.loops()).all(|core| outside.has_room(core)) {
                 return Ok(outside);
             }
@@ -334,7 +332,7 @@ impl Server {
     }
 
     fn settings_now(&self) -> Arc<Settings> {
-        Arc::clone(&self.settings.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+        Arc::clone(&self.settings.lock())
     }
 }
 

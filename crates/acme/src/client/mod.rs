@@ -7,7 +7,7 @@ mod together;
 use std::{
     any::Any,
     sync::{
-        Arc, PoisonError,
+        Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
         mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
     },
@@ -15,6 +15,7 @@ use std::{
 };
 
 use engine::{
+    cold_mutex::ColdMutex,
     meter::{Family, Point, Source, Unit, Value},
     tls::{certificates::Certificates, challenges::Challenges},
 };
@@ -38,12 +39,6 @@ pub use entry::RenewalStatus;
 pub use start_error::StartError;
 use start_error::bounded;
 
-#[expect(
-    clippy::disallowed_types,
-    reason = "for what an operator is told; taken for as long as a copy takes"
-)]
-type Lock<T> = std::sync::Mutex<T>;
-
 /// Longest sleep of the thread, so that a change of the wall clock is noticed.
 const SLEEP_MAX: Duration = Duration::from_secs(60 * 60);
 
@@ -58,9 +53,10 @@ pub struct Client {
 /// State shared between the client and its thread.
 #[derive(Debug, Default)]
 struct ClientState {
-    said: Lock<Vec<RenewalStatus>>,
+    /// Status of each certificate, as an operator sees it.
+    said: ColdMutex<Vec<RenewalStatus>>,
     /// New list of names, if it has changed.
-    wanted: Lock<Option<Vec<Name>>>,
+    wanted: ColdMutex<Option<Vec<Name>>>,
     /// True if an operator has requested an immediate check.
     is_asked_to_look: AtomicBool,
     /// True once the client is dropped.
@@ -122,7 +118,7 @@ impl Client {
     /// Returns the status of each certificate.
     #[must_use]
     pub fn said(&self) -> Vec<RenewalStatus> {
-        self.shared.said.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.shared.said.lock().clone()
     }
 
     /// Changes the names for which certificates are obtained. Certificates for other names are no longer
@@ -133,7 +129,7 @@ impl Client {
     pub fn obtain_for(&self, names: Vec<Name>) -> Result<impl FnOnce() + use<'_>, StartError> {
         bounded(&names)?;
         Ok(|| {
-            *self.shared.wanted.lock().unwrap_or_else(PoisonError::into_inner) = Some(names);
+            *self.shared.wanted.lock() = Some(names);
             // A full channel is no error: a single pending wake-up is enough.
             let _ = self.wake.try_send(());
         })
@@ -217,7 +213,7 @@ impl RenewalTask {
             if self.shared.is_over.load(Ordering::Acquire) {
                 return;
             }
-            let wanted = self.shared.wanted.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let wanted = self.shared.wanted.lock().take();
             if let Some(names) = wanted {
                 self.want(&names);
             }
@@ -540,7 +536,7 @@ impl RenewalTask {
             RenewalStatus { error: said.error.or_else(|| waits.cloned()), ..said }
         };
         let said = self.entries.iter().map(said).collect();
-        *self.shared.said.lock().unwrap_or_else(PoisonError::into_inner) = said;
+        *self.shared.said.lock() = said;
     }
 }
 

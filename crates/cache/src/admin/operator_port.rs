@@ -3,20 +3,17 @@
 
 use std::time::Duration;
 
-use engine::cores::mesh::Sender;
+use engine::{cold_mutex::ColdMutex, cores::mesh::Sender};
 use tokio::sync::oneshot::{self, error::TryRecvError};
 
 use crate::core::{CoreBusy, Message, RING_PAUSE, RING_WAIT_MAX};
 
 /// Sends messages to the cores from outside of the event loops.
-pub(crate) struct Outside(OneAtATime<Sender<Message>>);
-
-#[expect(clippy::disallowed_types, reason = "the admin's path, not a request's: held for one message")]
-type OneAtATime<T> = std::sync::Mutex<T>;
+pub(crate) struct Outside(ColdMutex<Sender<Message>>);
 
 impl Outside {
     pub(crate) fn new(sender: Sender<Message>) -> Self {
-        Self(OneAtATime::new(sender))
+        Self(ColdMutex::new(sender))
     }
 
     /// Sends a message to a core. Blocks while the ring to that core is full.
@@ -27,7 +24,7 @@ impl Outside {
         let (mut unsent, mut waited) = (message, Duration::ZERO);
         loop {
             let sent = {
-                let sender = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                let sender = self.0.lock();
                 let sent = sender.send(to, unsent);
                 sender.flush();
                 sent

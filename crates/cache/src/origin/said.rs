@@ -1,13 +1,9 @@
 //! State of all origins' servers for `stat` and Prometheus, read at the time of the query.
 
-#![expect(clippy::disallowed_types, reason = "taken when somebody asks for counters, and at a reload")]
-
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use engine::{
+    cold_mutex::ColdMutex,
     cores::clock,
     meter::{Family, Point, Source, Unit, Value},
 };
@@ -15,21 +11,21 @@ use engine::{
 use super::health::HealthState;
 use crate::site::Sites;
 
-/// Servers of all origins in the active configuration.
-pub(crate) struct Servers(Mutex<Arc<Sites>>);
+/// Servers of all origins in the active configuration. Locked for a query of the counters and at a reload.
+pub(crate) struct Servers(ColdMutex<Arc<Sites>>);
 
 impl Servers {
     pub(crate) fn of(sites: Arc<Sites>) -> Self {
-        Self(Mutex::new(sites))
+        Self(ColdMutex::new(sites))
     }
 
     /// Replaces the servers after a reload.
     pub(crate) fn replace_sites(&self, sites: Arc<Sites>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = sites;
+        *self.0.lock() = sites;
     }
 
     fn sites(&self) -> Arc<Sites> {
-        Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.0.lock())
     }
 }
 

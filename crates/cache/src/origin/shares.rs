@@ -6,20 +6,10 @@
 //! have few. *Bounds:* an entry for each client that has a slot and for its /48, so at most twice as many
 //! entries as slots.
 
-use std::{
-    collections::HashMap,
-    net::IpAddr,
-    sync::{Arc, PoisonError},
-};
+use std::{collections::HashMap, net::IpAddr, sync::Arc};
 
-use engine::accounts::ClientKey;
+use engine::{accounts::ClientKey, cold_mutex::ColdMutex};
 use tokio::sync::Notify;
-
-#[expect(
-    clippy::disallowed_types,
-    reason = "a miss's path, of one core: held for the time of a lookup, never waited for"
-)]
-type Lock<T> = std::sync::Mutex<T>;
 
 /// Divisor: while slots are scarce, a client may have 1/`SHARE` of them.
 const SHARE: usize = 4;
@@ -53,7 +43,8 @@ impl Client {
 /// The slots, and how many of them each client has.
 pub(super) struct Shares {
     pub(super) max: usize,
-    used: Arc<Lock<Usage>>,
+    /// Used by one core, on the path of a miss: locked for a lookup, never contended.
+    used: Arc<ColdMutex<Usage>>,
 }
 
 #[derive(Default)]
@@ -153,13 +144,13 @@ impl Usage {
     }
 }
 
-fn with<R>(used: &Lock<Usage>, with: impl FnOnce(&mut Usage) -> R) -> R {
-    with(&mut used.lock().unwrap_or_else(PoisonError::into_inner))
+fn with<R>(used: &ColdMutex<Usage>, with: impl FnOnce(&mut Usage) -> R) -> R {
+    with(&mut used.lock())
 }
 
 /// A client's slot, given back on drop.
 pub(super) struct Share {
-    used: Arc<Lock<Usage>>,
+    used: Arc<ColdMutex<Usage>>,
     client: Client,
 }
 
@@ -171,7 +162,7 @@ impl Drop for Share {
 
 /// Guard that counts a request as waiting for its client's share.
 struct ShareWaiter<'a> {
-    used: &'a Lock<Usage>,
+    used: &'a ColdMutex<Usage>,
     client: Client,
 }
 
@@ -184,7 +175,7 @@ impl Drop for ShareWaiter<'_> {
 impl Shares {
     /// Creates the shares of a pool of `max` slots.
     pub(super) fn new(max: usize) -> Self {
-        Self { max, used: Arc::new(Lock::new(Usage { max, ..Usage::default() })) }
+        Self { max, used: Arc::new(ColdMutex::new(Usage { max, ..Usage::default() })) }
     }
 
     /// Returns the number of slots in use.

@@ -31,7 +31,7 @@ mod said;
 
 use std::{
     sync::{
-        Arc, PoisonError,
+        Arc,
         atomic::{
             AtomicU64, AtomicUsize,
             Ordering::{Acquire, Relaxed},
@@ -40,7 +40,7 @@ use std::{
     time::Duration,
 };
 
-use engine::{cores::clock, store::Hash};
+use engine::{cold_mutex::ColdMutex, cores::clock, store::Hash};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub(crate) use self::{
@@ -57,9 +57,6 @@ use crate::{
     config::{Limits, PEERS_MAX, PeerAt, PeerRules},
     origin::{Names, SetUpError},
 };
-
-#[expect(clippy::disallowed_types, reason = "a miss's path: held for the time of a few loads")]
-type Lock<T> = std::sync::Mutex<T>;
 
 /// First back-off of a failed peer, during which no requests are sent to it.
 pub(crate) const BACK_OFF_MIN: Duration = Duration::from_secs(1);
@@ -84,9 +81,10 @@ pub(crate) struct Peers {
     /// Number that identifies this process to the peers that it asks.
     id: u64,
     numbers: AtomicU64,
-    table: Lock<Arc<Table>>,
-    /// Request numbers that other processes have sent us.
-    heard: Lock<Numbers>,
+    /// Locked on the path of a miss, to copy the reference.
+    table: ColdMutex<Arc<Table>>,
+    /// Request numbers that other processes have sent us. Locked for a request of a peer, for a lookup.
+    heard: ColdMutex<Numbers>,
     /// Epoch of this process: a request signed for another epoch is refused. Changed while `heard` is locked.
     epoch: AtomicU64,
     serving: Arc<Semaphore>,
@@ -123,8 +121,8 @@ impl Peers {
             signing: SigningInput::new(rules.secret.bytes()),
             id: number()?,
             numbers: AtomicU64::new(0),
-            table: Lock::default(),
-            heard: Lock::default(),
+            table: ColdMutex::default(),
+            heard: ColdMutex::default(),
             epoch: AtomicU64::new(number()?),
             serving: Arc::new(Semaphore::new(rules.requests_max)),
             fetching: Arc::default(),
@@ -155,12 +153,12 @@ impl Peers {
                 "too many peers: only the first {PEERS_MAX} are asked for objects, the others are ignored"
             );
         }
-        *self.table.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(Table { peers: peers.into() });
+        *self.table.lock() = Arc::new(Table { peers: peers.into() });
         Ok(())
     }
 
     fn table(&self) -> Arc<Table> {
-        Arc::clone(&self.table.lock().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.table.lock())
     }
 
     /// Returns the peer to ask for a primary key; `None` means the origin. A peer at the end of its back-off
@@ -224,7 +222,7 @@ impl Peers {
     pub(crate) fn verify_request<'h>(&self, head: &'h [u8]) -> Result<(Ask<'h>, Mac), MarkError> {
         // The MAC is compared before the lock is taken, so that a stranger's requests delay no core.
         let (ask, mac) = self.signing.read_request_mark(head, &self.rules.name).ok_or(MarkError::Forged)?;
-        let mut numbers = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut numbers = self.heard.lock();
         if numbers.is_full() {
             // Peers that asked before learn the new epoch from our answer, and ask again.
             let next = self.epoch.load(Relaxed).wrapping_add(1);

@@ -4,15 +4,10 @@
 mod core_task;
 mod start_error;
 
-use std::{
-    io,
-    net::SocketAddr,
-    sync::{Arc, PoisonError},
-    thread,
-    time::Duration,
-};
+use std::{io, net::SocketAddr, sync::Arc, thread, time::Duration};
 
 use engine::{
+    cold_mutex::ColdMutex,
     cores::{
         clock,
         run::{CoreFailure, DrainReport},
@@ -67,9 +62,6 @@ use crate::{
 use core_task::{Seed, SharedState, run_core};
 pub use start_error::StartError;
 
-#[expect(clippy::disallowed_types, reason = "the operator's path: a reload, a purge, a question")]
-type Lock<T> = std::sync::Mutex<T>;
-
 /// Messages that may wait in the ring from one core to another. When the ring is full, the core that wants a
 /// fetch passes the request through.
 const RING_MESSAGES: usize = 1024;
@@ -114,9 +106,9 @@ pub struct Server {
     book: Arc<Book>,
     head_limits: HeadLimits,
     /// Latest configuration that was given to the cores.
-    in_force: Lock<Arc<ActiveConfig>>,
+    in_force: ColdMutex<Arc<ActiveConfig>>,
     /// Resolver of the origins' host names.
-    names: Lock<Names>,
+    names: ColdMutex<Names>,
     /// Origin servers that `stat` shows.
     servers: Arc<Servers>,
     terms: Option<Arc<TlsTerms>>,
@@ -244,8 +236,8 @@ impl Server {
             outside: Outside::new(rings.outside),
             book,
             head_limits,
-            in_force: Lock::new(in_force),
-            names: Lock::new(names),
+            in_force: ColdMutex::new(in_force),
+            names: ColdMutex::new(names),
             servers,
             terms,
             peers,
@@ -271,7 +263,7 @@ impl Server {
     /// Returns [`SetUpError`] if an address is invalid. Without a listener for peers the call does nothing.
     pub fn set_peers(&self, live: &[PeerAt]) -> Result<(), SetUpError> {
         let Some(peers) = &self.peers else { return Ok(()) };
-        peers.set_members(live, &mut self.names.lock().unwrap_or_else(PoisonError::into_inner))
+        peers.set_members(live, &mut self.names.lock())
     }
 
     /// Returns the accelerators that share keys, this one included.
@@ -296,7 +288,7 @@ impl Server {
     }
 
     fn active_config(&self) -> Arc<ActiveConfig> {
-        Arc::clone(&self.in_force.lock().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.in_force.lock())
     }
 
     /// Builds everything that another configuration needs, and reads its files. Settings that only a restart
@@ -311,7 +303,7 @@ impl Server {
         let table = Arc::new(SiteTable::of(&config)?);
         let kinds = self.terms.as_ref().map(|terms| terms.prepare(&config, &table)).transpose()?;
         let authorities = kinds.as_ref().map_or_else(Box::default, Kinds::authorities);
-        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut names = self.names.lock();
         let in_force =
             ActiveConfig::new(config, table, &authorities, self.service.loops(), Some(&before), &mut names)?;
         Ok(PreparedConfig { in_force, kinds })
@@ -341,7 +333,7 @@ impl Server {
             terms.take(kinds);
         }
         self.servers.replace_sites(Arc::clone(&in_force.sites));
-        *self.in_force.lock().unwrap_or_else(PoisonError::into_inner) = in_force;
+        *self.in_force.lock() = in_force;
         Ok(())
     }
 

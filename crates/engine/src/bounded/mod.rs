@@ -21,7 +21,7 @@ mod places;
 use std::{
     fmt, io,
     net::{IpAddr, SocketAddr},
-    sync::{Arc, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
@@ -34,6 +34,7 @@ pub use self::{
 };
 pub use crate::cores::watch::Phase;
 use crate::{
+    cold_mutex::ColdMutex,
     cores::clock,
     meter::{Family, Point, Source, Unit, Value},
     network::canonical,
@@ -42,20 +43,18 @@ use crate::{
 /// Pause after an accept that failed for lack of file descriptors or memory: an immediate retry would spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-#[expect(clippy::disallowed_types, reason = "beside the loops: taken a few times a question, by one thread")]
-type Lock<T> = std::sync::Mutex<T>;
-
 /// State shared by the listener, its connections and their handles.
 struct ListenerState {
     name: &'static str,
-    places: Lock<ConnectionSlots>,
+    /// Locked a few times for each request, by the thread that serves the listener.
+    places: ColdMutex<ConnectionSlots>,
     /// Signalled when a connection ends or becomes idle while slots are short.
     freed: Notify,
 }
 
 impl ListenerState {
     fn with<T>(&self, change: impl FnOnce(&mut ConnectionSlots) -> T) -> T {
-        change(&mut self.places.lock().unwrap_or_else(PoisonError::into_inner))
+        change(&mut self.places.lock())
     }
 }
 
@@ -82,8 +81,11 @@ impl Listener {
     pub fn new(name: &'static str, socket: std::net::TcpListener, bounds: Bounds) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         let socket = TcpListener::from_std(socket)?;
-        let shared =
-            ListenerState { name, places: Lock::new(ConnectionSlots::new(bounds)), freed: Notify::new() };
+        let shared = ListenerState {
+            name,
+            places: ColdMutex::new(ConnectionSlots::new(bounds)),
+            freed: Notify::new(),
+        };
         Ok(Self { socket, shared: Arc::new(shared), waiting: None })
     }
 

@@ -6,19 +6,18 @@
 //! ```
 //! A sector is written completely or not at all, as disks promise; nothing else is promised.
 
-#![expect(clippy::disallowed_types, reason = "a test's disk, on no loop")]
-
 use std::{
     collections::BTreeMap,
     io,
     ops::Range,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
 };
 
 use super::file::Disk;
+use crate::cold_mutex::ColdMutex;
 
 /// Size in bytes of a sector, which a disk writes completely or not at all.
 const SECTOR_BYTES: usize = 512;
@@ -29,7 +28,7 @@ const PAGE_BYTES: usize = 64 << 10;
 /// A simulated disk of a fixed size. All clones refer to the same disk.
 #[derive(Debug, Clone)]
 pub struct SimulatedDisk {
-    state: Arc<Mutex<State>>,
+    state: Arc<ColdMutex<State>>,
 }
 
 #[derive(Debug)]
@@ -120,7 +119,7 @@ impl SimulatedDisk {
     /// Creates a disk of `bytes` zeros.
     pub fn new(bytes: u64) -> Self {
         Self {
-            state: Arc::new(Mutex::new(State {
+            state: Arc::new(ColdMutex::new(State {
                 written: Pages::new(bytes),
                 durable: Pages::new(bytes),
                 unsynced: BTreeMap::new(),
@@ -133,15 +132,15 @@ impl SimulatedDisk {
 
     /// Sets the faults that the disk simulates from now on.
     pub fn set_faults(&self, faults: Faults) {
-        self.state().faults = faults;
+        self.state.lock().faults = faults;
     }
 
     /// Returns the disk as it is after the process was killed: with all data that was written.
     pub fn after_kill(&self) -> Self {
-        let state = self.state();
+        let state = self.state.lock();
         let after = Self::new(state.written.bytes as u64);
         {
-            let mut fresh = after.state();
+            let mut fresh = after.state.lock();
             fresh.written.clone_from(&state.written);
             fresh.durable.clone_from(&state.durable);
             fresh.unsynced.clone_from(&state.unsynced);
@@ -152,10 +151,10 @@ impl SimulatedDisk {
     /// Returns a possible state of the disk after a loss of power: `choose(n)` picks one of `n` states of
     /// each sector.
     pub fn after_power_loss(&self, mut choose: impl FnMut(usize) -> usize) -> Self {
-        let state = self.state();
+        let state = self.state.lock();
         let after = Self::new(state.durable.bytes as u64);
         {
-            let mut fresh = after.state();
+            let mut fresh = after.state.lock();
             fresh.durable.clone_from(&state.durable);
             for (sector, states) in &state.unsynced {
                 let chosen = choose(states.len() + 1);
@@ -170,28 +169,24 @@ impl SimulatedDisk {
 
     /// Flips a bit, as a faulty disk does.
     pub fn flip(&self, bit: u64) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.written.flip(bit);
         state.durable.flip(bit);
     }
 
     /// Returns all bytes that a reader sees.
     pub fn bytes(&self) -> Vec<u8> {
-        self.state().written.all()
+        self.state.lock().written.all()
     }
 
     /// Returns the number of writes so far.
     pub fn writes(&self) -> u64 {
-        self.state().writes
+        self.state.lock().writes
     }
 
     /// Returns the number of bytes read so far.
     pub fn read_bytes(&self) -> u64 {
-        self.state().read_bytes
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().read_bytes
     }
 }
 
@@ -214,7 +209,7 @@ impl State {
 
 impl Disk for SimulatedDisk {
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.read_bytes += out.len() as u64;
         let end = offset + out.len() as u64;
         if let Some(unreadable) = &state.faults.unreadable
@@ -232,7 +227,7 @@ impl Disk for SimulatedDisk {
 
     fn write(&self, offset: u64, words: &[AtomicU64]) -> io::Result<()> {
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.load(Relaxed).to_ne_bytes()).collect();
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if let Some(error) = state.faults.write {
             return Err(io::Error::from_raw_os_error(error));
         }
@@ -251,7 +246,7 @@ impl Disk for SimulatedDisk {
     }
 
     fn sync(&self) -> io::Result<()> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if let Some(error) = state.faults.sync {
             return Err(io::Error::from_raw_os_error(error));
         }
@@ -269,6 +264,6 @@ impl Disk for SimulatedDisk {
 
     fn punch(&self, offset: u64, bytes: u64) -> io::Result<()> {
         let zeros = vec![0; bytes as usize];
-        self.state().put(offset as usize, &zeros)
+        self.state.lock().put(offset as usize, &zeros)
     }
 }

@@ -10,11 +10,11 @@
 //! dropped, and counted in `feed_own_lost` and by [`Publisher::lost`].
 
 use std::sync::{
-    Arc, PoisonError,
+    Arc,
     atomic::{AtomicU64, Ordering},
 };
 
-use engine::cores::mesh;
+use engine::{cold_mutex::ColdMutex, cores::mesh};
 use wire::nats::{
     Progress,
     client::{self, ClientOp},
@@ -36,8 +36,9 @@ const SUBJECT_BYTES_MAX: usize = 2048;
 /// Longest payload of the program's own messages, in bytes.
 const PAYLOAD_BYTES_MAX: usize = 1 << 20;
 
-#[expect(clippy::disallowed_types, reason = "held for a push into a ring; no client's message comes by here")]
-pub(crate) type Outside = std::sync::Mutex<mesh::Sender<Message>>;
+/// Sender to the cores from threads beside the loops. Locked for a push into a ring; no client's message
+/// passes here.
+pub(crate) type Outside = ColdMutex<mesh::Sender<Message>>;
 
 /// Publishes into the global account, on any subject, including the subjects reserved for the program
 /// ([`crate::accounts::identity::ReservedSubjects`]).
@@ -91,7 +92,7 @@ impl Publisher {
             lost: Arc::clone(&self.lost),
             account: AccountId::GLOBAL,
         };
-        let outside = self.outside.lock().unwrap_or_else(PoisonError::into_inner);
+        let outside = self.outside.lock();
         // All batches go to the same core, which keeps their order.
         match outside.send(0, Message::Publish(batch)) {
             Ok(()) => {

@@ -157,7 +157,7 @@ impl Looker {
     ) -> Result<T, NoAnswer> {
         let (answer, to_come) = oneshot::channel();
         {
-            let outside = self.outside.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let outside = self.outside.lock();
             outside.send(core, Message::Look(look(answer))).map_err(|_| NoAnswer)?;
             outside.flush();
         }

@@ -5,12 +5,13 @@ use std::{
     collections::HashMap,
     net::IpAddr,
     sync::{
-        Arc, PoisonError, Weak,
+        Arc, Weak,
         atomic::{AtomicBool, Ordering},
     },
 };
 
 use engine::{
+    cold_mutex::ColdMutex,
     cores::mesh::Sender,
     log::{Location, ReadError, Reader},
     meter::{CoreCounters, CounterSet},
@@ -33,12 +34,6 @@ use crate::{
     },
 };
 
-#[expect(
-    clippy::disallowed_types,
-    reason = "askers' way to the cores, no mail's: held for a push into a ring"
-)]
-type Lock<T> = std::sync::Mutex<T>;
-
 /// Addresses of recipients, as given in RCPT TO.
 type Recipients = Arc<[Box<str>]>;
 
@@ -54,10 +49,11 @@ struct Inner {
     events: broadcast::Sender<Event>,
     listening: Arc<AtomicBool>,
     cores: usize,
-    outside: Lock<(Sender<Message>, CoreCounters<Counter>)>,
+    /// Locked by those who ask a core, to push one message into its ring; arriving mails do not pass here.
+    outside: ColdMutex<(Sender<Message>, CoreCounters<Counter>)>,
     counters: Arc<CounterSet<Counter>>,
     next: std::sync::atomic::AtomicUsize,
-    noted: Lock<Vec<RecoveredNote>>,
+    noted: ColdMutex<Vec<RecoveredNote>>,
     stopping: watch::Sender<bool>,
 }
 
@@ -70,7 +66,7 @@ impl Mailstore {
         noted: Vec<RecoveredNote>,
     ) -> Self {
         // Events in this handle are counted in an extra row after those of the cores.
-        let outside = Lock::new((sender, counters.core(cores)));
+        let outside = ColdMutex::new((sender, counters.core(cores)));
         let inner = Inner {
             shared: Arc::downgrade(shared),
             events: shared.events.clone(),
@@ -79,7 +75,7 @@ impl Mailstore {
             outside,
             counters,
             next: std::sync::atomic::AtomicUsize::new(0),
-            noted: Lock::new(noted),
+            noted: ColdMutex::new(noted),
             stopping: watch::Sender::new(false),
         };
         Self { inner: Arc::new(inner) }
@@ -93,7 +89,7 @@ impl Mailstore {
 
     /// Sends a message to a core; returns false if its ring is full.
     pub(crate) fn send_to_core(&self, core: usize, message: Message) -> bool {
-        let outside = self.inner.outside.lock().unwrap_or_else(PoisonError::into_inner);
+        let outside = self.inner.outside.lock();
         let given = outside.0.send(core, message).is_ok();
         outside.0.flush();
         if !given {
@@ -103,7 +99,7 @@ impl Mailstore {
     }
 
     fn count_damaged(&self) {
-        let outside = self.inner.outside.lock().unwrap_or_else(PoisonError::into_inner);
+        let outside = self.inner.outside.lock();
         outside.1.add(Counter::DamagedRecords, 1);
     }
 
@@ -514,7 +510,7 @@ impl Mailboxes for Mailstore {
     }
 
     fn take_recovered_notes(&self) -> Vec<RecoveredNote> {
-        std::mem::take(&mut self.inner.noted.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut self.inner.noted.lock())
     }
 
     async fn deliver(

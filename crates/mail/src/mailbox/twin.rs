@@ -4,18 +4,14 @@
 //! The twin is one list in order of arrival behind one lock; each question walks the whole list. Retention
 //! follows the same rules as in the real store: by age, by count per inbox, by total bytes, oldest first. The
 //! rules are applied at each delivery and each question.
-#![expect(
-    clippy::disallowed_types,
-    reason = "the slow twin of tests and samples: no server's request waits for it"
-)]
 
 use std::{
     collections::HashSet,
     net::IpAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, MutexGuard},
 };
 
-use engine::cores::clock;
+use engine::{cold_mutex::ColdMutex, cores::clock};
 use tokio::sync::broadcast;
 
 use crate::{
@@ -64,7 +60,7 @@ pub struct Twin {
 struct Inner {
     retention: Retention,
     default_domain: Box<str>,
-    state: Mutex<State>,
+    state: ColdMutex<State>,
     events: broadcast::Sender<Event>,
 }
 
@@ -87,7 +83,7 @@ impl Twin {
             shared: Arc::new(Inner {
                 retention,
                 default_domain: default_domain.into(),
-                state: Mutex::default(),
+                state: ColdMutex::default(),
                 events: broadcast::Sender::new(EVENTS_BEHIND_MAX),
             }),
         }
@@ -104,7 +100,7 @@ impl Twin {
         recipients: &[String],
         raw: &[u8],
     ) -> Result<Vec<MailId>, Unavailable> {
-        let mut state = self.state();
+        let mut state = self.shared.state.lock();
         let refuse = |state: &mut State, why: String| {
             state.refused += 1;
             Err(Unavailable::Refused(why))
@@ -159,7 +155,7 @@ impl Twin {
 
     /// Drops the mails that have expired at `now_ms`.
     pub fn expire(&self, now_ms: u64) {
-        let mut state = self.state();
+        let mut state = self.shared.state.lock();
         self.forget(&mut state, now_ms);
     }
 
@@ -169,13 +165,9 @@ impl Twin {
         let _ = self.shared.events.send(event);
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns the state after retention was applied.
     fn expired_state(&self) -> MutexGuard<'_, State> {
-        let mut state = self.state();
+        let mut state = self.shared.state.lock();
         self.forget(&mut state, clock::unix_ms());
         state
     }
@@ -402,7 +394,7 @@ mod tests {
     }
 
     fn stored(twin: &Twin, scope: &Scope) -> usize {
-        let state = twin.state();
+        let state = twin.shared.state.lock();
         state.mails.iter().filter(|mail| scope.contains(&mail.summary.inbox)).count()
     }
 

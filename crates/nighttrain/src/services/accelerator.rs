@@ -11,6 +11,7 @@ use cache::{
 };
 use cluster::{ClusterStatus, Outcome, PurgeRequestError, Scope};
 use engine::{
+    cold_mutex::ColdMutex,
     journal::Journal,
     meter::{Registry, Source},
 };
@@ -32,9 +33,6 @@ use crate::{
 /// Function that chooses the origin for a configuration that names none.
 pub(crate) type OriginChoice = Box<dyn Fn(&Settings) -> Option<Origin> + Send + Sync>;
 
-#[expect(clippy::disallowed_types, reason = "taken once in ten seconds")]
-type Lock<T> = std::sync::Mutex<T>;
-
 /// The accelerator that the program runs.
 pub(crate) struct Accelerator {
     running: ServerHandle<Server>,
@@ -47,8 +45,9 @@ pub(crate) struct Accelerator {
     certificates: Option<Arc<Certificates>>,
     /// Function that returns the origin for hosts that no site names.
     origin_of: OriginChoice,
-    /// Periodic report of savings; `None` if the accelerator is one of several servers.
-    savings: Option<Lock<SavingsLine>>,
+    /// Periodic report of savings, locked once in ten seconds; `None` if the accelerator is one of several
+    /// servers.
+    savings: Option<ColdMutex<SavingsLine>>,
     /// Cluster to which the accelerator belongs.
     clustered: Option<Arc<ClusterService>>,
 }
@@ -92,7 +91,7 @@ impl Accelerator {
             store,
             origin_of,
             certificates,
-            savings: tells_savings.then(Lock::default),
+            savings: tells_savings.then(ColdMutex::default),
             clustered,
         });
         if let Some(clustered) = &accelerator.clustered {
@@ -291,7 +290,7 @@ impl Service for Accelerator {
         if let Some(certificates) = &self.certificates {
             certificates.follow();
         }
-        let mut savings = self.savings.as_ref()?.lock().ok()?;
+        let mut savings = self.savings.as_ref()?.lock();
         savings.line(&Report::new(&self.registry().snapshot(), true, 0)).map(|line| line + "\n")
     }
 

@@ -5,7 +5,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    sync::{Arc, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -15,6 +15,7 @@ use cache::{
     config::{HostPattern, Tls},
 };
 use engine::{
+    cold_mutex::ColdMutex,
     meter::Source,
     tls::{certificates::Certificates as Table, challenges::Challenges},
 };
@@ -28,9 +29,6 @@ use crate::{
     },
 };
 
-#[expect(clippy::disallowed_types, reason = "taken once in ten seconds")]
-type Lock<T> = std::sync::Mutex<T>;
-
 /// The certificate table, the files from which it is filled, and the ACME client that obtains all other
 /// certificates.
 pub(crate) struct Certificates {
@@ -38,7 +36,7 @@ pub(crate) struct Certificates {
     pub(crate) tls: Tls,
     /// Answers to the authority's challenges; `None` if no certificate is obtained.
     pub(crate) challenges: Option<Arc<Challenges>>,
-    seen: Lock<PairFiles>,
+    seen: ColdMutex<PairFiles>,
     to_obtain: Option<acme::Config>,
     client: OnceLock<acme::Client>,
 }
@@ -85,7 +83,7 @@ impl Certificates {
         Ok(Some(Arc::new(Self {
             tls: Tls { listen, certificates: Arc::new(Table::new(&read)) },
             challenges: to_obtain.as_ref().map(|_| Arc::default()),
-            seen: Lock::new(PairFiles { stamps: stamps(&pairs), pairs }),
+            seen: ColdMutex::new(PairFiles { stamps: stamps(&pairs), pairs }),
             to_obtain,
             client: OnceLock::new(),
         })))
@@ -183,7 +181,7 @@ impl Certificates {
         });
         let obtain = obtain.transpose()?;
         Ok(move || {
-            let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut seen = self.seen.lock();
             *seen = PairFiles { stamps: stamps(&pairs), pairs };
             self.tls.certificates.replace(&read);
             if let Some(obtain) = obtain {
@@ -201,7 +199,7 @@ impl Certificates {
 
     /// Reads the files again if one has changed, and logs the outcome.
     pub(crate) fn follow(&self) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.lock();
         let stamps = stamps(&seen.pairs);
         if stamps == seen.stamps {
             return;

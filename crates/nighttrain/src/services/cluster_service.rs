@@ -7,7 +7,7 @@
 //! ```
 
 use std::{
-    sync::{Arc, PoisonError, Weak},
+    sync::{Arc, Weak},
     time::Duration,
 };
 
@@ -18,13 +18,10 @@ use cluster::{
     Cluster, ClusterStatus, Config, ExecuteError, LiveInstance, OnChange, Outcome, Purge, PurgeExecutor,
     PurgeRequestError, PurgeSelection, Scope, Vault,
 };
-use engine::meter::Source;
+use engine::{cold_mutex::ColdMutex, meter::Source};
 use tokio::sync::oneshot;
 
 use crate::{admin::Purger, failure::Failure};
-
-#[expect(clippy::disallowed_types, reason = "a purge's path: held for the time of a message")]
-type Lock<T> = std::sync::Mutex<T>;
 
 /// Timeout for publishing a purge that need not be complete on every accelerator.
 const TOLD_WITHIN: Duration = Duration::from_secs(5);
@@ -40,12 +37,16 @@ pub(crate) struct ClusterService {
     config: Config,
     membership: Arc<Membership>,
     /// `None` before [`ClusterService::begin`] and after the cluster was left.
-    cluster: Lock<Option<Cluster>>,
+    cluster: ColdMutex<Option<Cluster>>,
 }
 
 impl ClusterService {
     pub(crate) fn new(config: Config) -> Arc<Self> {
-        Arc::new(Self { config, membership: Arc::new(Membership::without_lease()), cluster: Lock::new(None) })
+        Arc::new(Self {
+            config,
+            membership: Arc::new(Membership::without_lease()),
+            cluster: ColdMutex::new(None),
+        })
     }
 
     /// Returns the handle with which the accelerator is started.
@@ -61,12 +62,12 @@ impl ClusterService {
             Arc::new(PurgeApplier { accelerator, membership: Arc::clone(&self.membership), has_peers });
         let cluster = Cluster::start(self.config.clone(), carrier)
             .map_err(|error| Failure::Failed(format!("the cluster: {error}")))?;
-        *self.cluster.lock().unwrap_or_else(PoisonError::into_inner) = Some(cluster);
+        *self.cluster.lock() = Some(cluster);
         Ok(())
     }
 
     fn ask<T>(&self, ask: impl FnOnce(&Cluster) -> T) -> Option<T> {
-        self.cluster.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(ask)
+        self.cluster.lock().as_ref().map(ask)
     }
 
     /// Returns whether the accelerators share certificates in a vault.
@@ -81,7 +82,7 @@ impl ClusterService {
 
     /// Leaves the cluster. Blocks until the cluster has been notified, for at most half a second.
     pub(crate) fn leave(&self) {
-        let cluster = self.cluster.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let cluster = self.cluster.lock().take();
         drop(cluster);
     }
 

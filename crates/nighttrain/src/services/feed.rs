@@ -9,6 +9,7 @@
 use std::{future::Future, net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
 
 use engine::{
+    cold_mutex::ColdMutex,
     journal::Journal,
     meter::{Registry, Source},
 };
@@ -88,14 +89,11 @@ pub(crate) fn join_nats_config_and_warn(in_force: &mut ActiveSettings) -> Result
 /// the start and at every reload.
 pub(crate) type ConfigBuilder = Box<dyn Fn(&Settings) -> Result<Config, Fault> + Send + Sync>;
 
-#[expect(clippy::disallowed_types, reason = "the operator's path, not a message's")]
-type Lock<T> = std::sync::Mutex<T>;
-
 /// A running feed, as the admin server, the monitoring pages and signals see it.
 pub(crate) struct Feed {
     running: ServerHandle<Server>,
     make: ConfigBuilder,
-    config: Lock<Arc<Config>>,
+    config: ColdMutex<Arc<Config>>,
     addresses: Vec<SocketAddr>,
     monitor: SocketAddr,
     monitor_counters: Arc<dyn Source>,
@@ -123,7 +121,7 @@ impl Feed {
             addresses: server.addresses(),
             running: ServerHandle::new(server),
             make,
-            config: Lock::new(Arc::new(config)),
+            config: ColdMutex::new(Arc::new(config)),
             monitor: port.address(),
             monitor_counters: port.counters(),
         });
@@ -185,7 +183,7 @@ impl Service for Feed {
         Ok(Box::new(move || {
             let taken = self.running.ask(|server| server.reload(config.clone()));
             taken.transpose().map_err(|error| error.to_string())?;
-            *self.config.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Arc::new(config);
+            *self.config.lock() = Arc::new(config);
             Ok(None)
         }))
     }
@@ -204,7 +202,7 @@ impl Service for Feed {
 
     /// Returns the grace period and the duration of lame duck mode, plus a margin for pending messages.
     fn drain_time(&self, _: &Settings) -> Duration {
-        let config = self.config.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let config = self.config.lock();
         config.lame_duck_grace_period + config.lame_duck_duration + DRAIN_MARGIN
     }
 

@@ -11,11 +11,12 @@ use std::{
     future::Future,
     net::{IpAddr, SocketAddr, TcpListener},
     pin::Pin,
-    sync::{Arc, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
 use engine::{
+    cold_mutex::ColdMutex,
     journal::Journal,
     meter::{Registry, Source},
     network::Network,
@@ -74,14 +75,11 @@ fn config_of(settings: &Settings, shared: Option<&Arc<Certificates>>) -> Result<
         .map_err(|fault| Failure::Configuration(vec![fault]))
 }
 
-#[expect(clippy::disallowed_types, reason = "the operator's path, not a mail's")]
-type Lock<T> = std::sync::Mutex<T>;
-
 /// A running mail service, as the admin server and signals see it.
 pub(crate) struct MailService {
     running: ServerHandle<Server>,
     /// Web pages, from [`MailService::show`] until the drain.
-    web: Lock<Option<Web>>,
+    web: ColdMutex<Option<Web>>,
     mailstore: Mailstore,
     addresses: Addresses,
     pages: SocketAddr,
@@ -128,7 +126,7 @@ impl MailService {
             mailstore: server.mailstore(),
             addresses: server.addresses(),
             running: ServerHandle::new(server),
-            web: Lock::default(),
+            web: ColdMutex::default(),
             pages,
             shown,
             has_pages_under_tls: settings.mail.has_pages_under_tls(),
@@ -158,7 +156,7 @@ impl MailService {
         config.proxies.extend(in_front.map(Network::from));
         let web = web::serve(http, mailboxes, config).map_err(failed("cannot serve the pages"))?;
         let counters = web.counters();
-        *self.web.lock().unwrap_or_else(PoisonError::into_inner) = Some(web);
+        *self.web.lock() = Some(web);
         Ok(counters)
     }
 
@@ -231,7 +229,7 @@ impl Service for MailService {
 
     fn drain(&self, at_most: Duration) -> Result<bool, Failure> {
         let whole = self.running.drain(at_most);
-        if let Some(web) = self.web.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        if let Some(web) = self.web.lock().take() {
             web.stop();
         }
         whole

@@ -89,7 +89,7 @@ fn say(looker: &Looker, core: usize, subject: &[u8], answer: &Value) {
             &json!({"server": answer["server"], "error": {"code": 500, "description": description}}),
         );
     }
-    let outside = looker.outside.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let outside = looker.outside.lock();
     // A loop that does not accept the message is stopping or hangs, so the answer is dropped.
     _ = outside.send(core, Message::Publish(Batch::of_server(AccountId::SYSTEM, subject, &body)));
     outside.flush();

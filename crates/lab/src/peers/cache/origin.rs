@@ -16,11 +16,12 @@
 use std::io::{self, IoSlice, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
+use engine::cold_mutex::ColdMutex;
 use rustix::net::{RecvFlags, recv};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::{TcpListener, TcpStream};
@@ -96,7 +97,7 @@ struct Counts {
     requests: AtomicU64,
     not_modified: AtomicU64,
     /// Time at which a page of `/awaited/` was last answered.
-    answered_awaited: Mutex<Option<Instant>>,
+    answered_awaited: ColdMutex<Option<Instant>>,
 }
 
 impl Origin {
@@ -125,7 +126,7 @@ impl Origin {
 
     /// Returns the time at which the origin last began to answer a request for `/awaited/`.
     pub fn answered_awaited(&self) -> Option<Instant> {
-        *self.counts.answered_awaited.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.counts.answered_awaited.lock()
     }
 
     /// Returns the number of requests answered with 304.
@@ -238,7 +239,7 @@ async fn serve(mut stream: TcpStream, bodies: &Bodies, counts: &Counts) -> io::R
         }
         let body = body.filter(|_| !head_only && !is_same).unwrap_or_default();
         if kind == Page::Awaited {
-            let mut answered = counts.answered_awaited.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut answered = counts.answered_awaited.lock();
             *answered = Some(Instant::now());
         }
         write_both(&mut stream, &head, body).await?;

@@ -82,7 +82,7 @@ struct Indexer<M> {
 
 impl<M: Mailboxes> Indexer<M> {
     fn new(index: Arc<Index>, mailboxes: M, stopping: watch::Receiver<bool>) -> Self {
-        index.state().events = Some(mailboxes.events());
+        index.state.lock().events = Some(mailboxes.events());
         let waking = mailboxes.events();
         Self {
             index,
@@ -113,7 +113,7 @@ impl<M: Mailboxes> Indexer<M> {
         let mut is_to_be_swept = true;
         while !*self.stopping.borrow() {
             self.apply_events();
-            if !self.index.state().is_complete && !self.go_through().await {
+            if !self.index.state.lock().is_complete && !self.go_through().await {
                 self.pause(LOOK_EVERY).await;
                 continue;
             }
@@ -164,7 +164,7 @@ impl<M: Mailboxes> Indexer<M> {
     fn apply_events(&mut self) {
         // The only purpose of these events was to wake the thread.
         while self.waking.try_recv().is_ok() {}
-        let mut state = self.index.state();
+        let mut state = self.index.state.lock();
         state.apply_events();
         let now_ms = clock::monotonic_ms();
         let passed_ms = now_ms.saturating_sub(self.since_ms);
@@ -178,7 +178,7 @@ impl<M: Mailboxes> Indexer<M> {
     /// Compares the stored mails with the index and queues those that it lacks. Returns false if the store
     /// failed.
     async fn go_through(&mut self) -> bool {
-        let sheets = self.index.state().sheets.clone();
+        let sheets = self.index.state.lock().sheets.clone();
         let mut known: Vec<MailId> = Vec::new();
         let mut outdated: Vec<MailKey> = Vec::new();
         for sheet in sheets {
@@ -189,7 +189,7 @@ impl<M: Mailboxes> Indexer<M> {
             }
         }
         {
-            let state = self.index.state();
+            let state = self.index.state.lock();
             let filling = state.filling.values().flat_map(|columns| &columns.names);
             known.extend(filling.chain(&state.pending).chain(&state.working).map(|name| name.id));
         }
@@ -207,7 +207,7 @@ impl<M: Mailboxes> Indexer<M> {
             let Ok((stored, next)) = self.mailboxes.list_stored(at, ASKED_AT_ONCE).await else {
                 return false;
             };
-            let mut state = self.index.state();
+            let mut state = self.index.state.lock();
             for (id, arrived_ms) in stored {
                 if known.binary_search(&id).is_err() {
                     state.queue_mail(MailKey { arrived_ms, id });
@@ -215,7 +215,7 @@ impl<M: Mailboxes> Indexer<M> {
             }
             from = next;
         }
-        let mut state = self.index.state();
+        let mut state = self.index.state.lock();
         // Removes the duplicates of mails that were both reported and found.
         let mut pending: Vec<MailKey> = std::mem::take(&mut state.pending).into();
         pending.sort_unstable();
@@ -234,7 +234,7 @@ impl<M: Mailboxes> Indexer<M> {
     /// Indexes the next mails; returns `false` if there are none.
     async fn index_batch(&mut self) -> bool {
         let batch: Vec<MailKey> = {
-            let mut state = self.index.state();
+            let mut state = self.index.state.lock();
             let state = &mut *state;
             let queue = if state.pending.is_empty() { &mut state.outdated } else { &mut state.pending };
             let batch = queue.len().min(BATCH);
@@ -252,13 +252,13 @@ impl<M: Mailboxes> Indexer<M> {
                 Ok(None) => {}
                 Err(error) => {
                     tracing::debug!(%error, "cannot read a mail for the search index");
-                    let mut state = self.index.state();
+                    let mut state = self.index.state.lock();
                     let left = std::mem::take(&mut state.working);
                     state.pending.extend(left);
                     return false;
                 }
             }
-            let mut state = self.index.state();
+            let mut state = self.index.state.lock();
             state.working.retain(|own| *own != name);
             self.index.update_gauges(&state);
         }
@@ -269,11 +269,11 @@ impl<M: Mailboxes> Indexer<M> {
     /// there were any. The new segments are written first, so that each mail is always in a segment on the
     /// disk.
     fn drop_outdated(&mut self) -> bool {
-        if !self.index.state().sheets.iter().any(|sheet| sheet.is_outdated()) {
+        if !self.index.state.lock().sheets.iter().any(|sheet| sheet.is_outdated()) {
             return false;
         }
         self.write_all_segments();
-        let mut state = self.index.state();
+        let mut state = self.index.state.lock();
         if !state.pending.is_empty() {
             // The new segments could not be written.
             return false;
@@ -299,7 +299,7 @@ impl<M: Mailboxes> Indexer<M> {
         let grams = self.finder.grams(&text);
         let height = height_for(grams.len(), mail.summary.size_bytes);
         let is_full = {
-            let mut state = self.index.state();
+            let mut state = self.index.state.lock();
             let columns = state.filling.entry(height).or_insert_with(|| Columns::new(height));
             columns.add(name, grams);
             columns.is_full()
@@ -312,7 +312,7 @@ impl<M: Mailboxes> Indexer<M> {
     /// Writes a filled segment; if the disk fails, its mails are queued again.
     fn write_segment(&mut self, height: u32) {
         let (full, path) = {
-            let mut state = self.index.state();
+            let mut state = self.index.state.lock();
             let Some(columns) = state.filling.remove(&height).filter(|columns| !columns.names.is_empty())
             else {
                 return;
@@ -322,7 +322,7 @@ impl<M: Mailboxes> Indexer<M> {
             (full, self.index.next_path(&mut state))
         };
         let written = IndexSegment::write(path, &full, self.index.at.store);
-        let mut state = self.index.state();
+        let mut state = self.index.state.lock();
         state.full = None;
         match written {
             Ok(sheet) => state.sheets.push(Arc::new(sheet)),
@@ -338,22 +338,22 @@ impl<M: Mailboxes> Indexer<M> {
     }
 
     fn write_all_segments(&mut self) {
-        let heights: Vec<u32> = self.index.state().filling.keys().copied().collect();
+        let heights: Vec<u32> = self.index.state.lock().filling.keys().copied().collect();
         for height in heights {
             self.write_segment(height);
         }
     }
 
     fn needs_merge(&self) -> bool {
-        let indexed = self.index.state().sheets.iter().map(|sheet| sheet.mails() as u64).sum::<u64>();
-        self.index.state().deaths >= DEATHS_MIN.max(indexed / DEATHS_SHARE)
+        let indexed = self.index.state.lock().sheets.iter().map(|sheet| sheet.mails() as u64).sum::<u64>();
+        self.index.state.lock().deaths >= DEATHS_MIN.max(indexed / DEATHS_SHARE)
     }
 
     /// Cleans up after deleted mails: removes segments without live mails and merges sparse ones. Returns
     /// whether it finished.
     async fn sweep(&mut self) -> bool {
         let sheets = {
-            let mut state = self.index.state();
+            let mut state = self.index.state.lock();
             state.deaths = 0;
             state.sheets.clone()
         };
@@ -385,7 +385,7 @@ impl<M: Mailboxes> Indexer<M> {
                 self.merge_segments(height, group);
             }
         }
-        let state = self.index.state();
+        let state = self.index.state.lock();
         self.index.update_gauges(&state);
         true
     }
@@ -419,7 +419,7 @@ impl<M: Mailboxes> Indexer<M> {
         let fresh = if columns.names.is_empty() {
             None
         } else {
-            let path = self.index.next_path(&mut self.index.state());
+            let path = self.index.next_path(&mut self.index.state.lock());
             match IndexSegment::write(path, columns, self.index.at.store) {
                 Ok(sheet) => Some(Arc::new(sheet)),
                 Err(error) => {
@@ -428,7 +428,7 @@ impl<M: Mailboxes> Indexer<M> {
                 }
             }
         };
-        let mut state = self.index.state();
+        let mut state = self.index.state.lock();
         state.sheets.retain(|own| !replaced.iter().any(|old| Arc::ptr_eq(own, old)));
         state.sheets.extend(fresh);
         for old in replaced {

@@ -19,10 +19,6 @@
 //! which has low priority and holds the lock only briefly. *Disk space:* at most 15% of the size of the mails
 //! ([`columns::height_for`]). The format is described in `docs/formats/mail-index.md`, the reasons in
 //! `docs/decisions/055-search-index.md`.
-#![expect(
-    clippy::disallowed_types,
-    reason = "held by the index's thread and by helpers that search; no loop takes it"
-)]
 
 mod columns;
 mod grams;
@@ -35,9 +31,10 @@ use std::{
     collections::{BTreeMap, VecDeque},
     fs, io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
+use engine::cold_mutex::ColdMutex;
 use tokio::sync::broadcast::{Receiver, error::TryRecvError};
 
 pub(crate) use crate::search::index::indexer::start;
@@ -80,7 +77,8 @@ impl IndexLocation {
 #[derive(Debug)]
 pub(crate) struct Index {
     at: IndexLocation,
-    state: Mutex<State>,
+    /// Locked by the indexer's thread and by helpers that search; no loop takes it.
+    state: ColdMutex<State>,
     counters: Arc<Counters>,
 }
 
@@ -170,13 +168,9 @@ impl Index {
                 Ok(_) => {}
             }
         }
-        let index = Self { at, state: Mutex::new(state), counters };
-        index.update_gauges(&index.state());
+        let index = Self { at, state: ColdMutex::new(state), counters };
+        index.update_gauges(&index.state.lock());
         Ok(index)
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn update_gauges(&self, state: &State) {
@@ -206,7 +200,7 @@ impl Index {
         let mut found = NewestMatches { after, most, names: Vec::new(), is_more: false };
         let mut set = Vec::new();
         let sheets = {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             state.apply_events();
             if !state.is_complete {
                 return None;
@@ -242,7 +236,7 @@ impl Index {
         self.counters.add(Counter::IndexDamaged, 1);
         tracing::warn!(file = %sheet.path().display(), "rebuilding a search index segment: {why}");
         let names = sheet.reading().and_then(|reading| reading.names());
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let before = state.sheets.len();
         state.sheets.retain(|own| !Arc::ptr_eq(own, sheet));
         if state.sheets.len() < before {

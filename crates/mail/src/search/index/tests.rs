@@ -76,7 +76,7 @@ impl Site {
         self.until("indexed", |site| {
             site.counted(Counter::IndexPending) == 0
                 && site.counted(Counter::IndexMails) >= stored
-                && site.index.state().is_complete
+                && site.index.state.lock().is_complete
         });
     }
 
@@ -284,7 +284,7 @@ fn an_outdated_index_answers_until_replaced() {
     // With so few mails nothing is indexed: the segments of the previous version are the whole index.
     let at = IndexLocation { directory: directory.path().to_owned(), store: 7, mails_min: u64::MAX };
     let site = Site::of(&twin, at);
-    site.until("gone through", |site| site.index.state().is_complete);
+    site.until("gone through", |site| site.index.state.lock().is_complete);
     deliver(&twin, &mut numbers, 62);
     assert_eq!((site.counted(Counter::IndexMails), site.counted(Counter::IndexDamaged)), (0, 0));
     for (word, found) in [("file22.pdf", 1), ("file62.pdf", 1), ("nowhere-at-all", 0)] {
@@ -294,7 +294,7 @@ fn an_outdated_index_answers_until_replaced() {
     }
     site.close();
 
-    let only_current = |site: &Site| !site.index.state().sheets.iter().any(|sheet| sheet.is_outdated());
+    let only_current = |site: &Site| !site.index.state.lock().sheets.iter().any(|sheet| sheet.is_outdated());
     let site = Site::open(&twin, directory.path());
     site.assert_indexed();
     site.until("replaced", only_current);
@@ -333,7 +333,7 @@ fn deleted_mails_leave_and_full_segments_are_written() {
     }
     let site = Site::open(&twin, directory.path());
     site.assert_indexed();
-    let sheets = site.index.state().sheets.len();
+    let sheets = site.index.state.lock().sheets.len();
     assert!(sheets > 0, "a sheet was filled");
     let share = site.counted(Counter::IndexBytes) * 100 / twin.totals().stored_bytes;
     assert!(share <= 15, "{share}% of the mails");
@@ -341,13 +341,13 @@ fn deleted_mails_leave_and_full_segments_are_written() {
         run(twin.delete_all(&Scope::of(&format!("x{n}"), "night.test").unwrap())).unwrap();
     }
     site.until("cleared away", |site| {
-        site.index.state().sheets.iter().map(|sheet| sheet.mails()).sum::<usize>() < 400
+        site.index.state.lock().sheets.iter().map(|sheet| sheet.mails()).sum::<usize>() < 400
     });
     assert_eq!(site.finds(&Scope::All, "\"number 1007\"").len(), 1);
     assert_eq!(site.finds(&Scope::All, "\"number 1006\"").len(), 0);
     let in_sheets: u64 =
         fs::read_dir(directory.path()).unwrap().map(|of| of.unwrap().metadata().unwrap().len()).sum();
-    assert_eq!(in_sheets, site.index.state().sheets.iter().map(|sheet| sheet.bytes).sum::<u64>());
+    assert_eq!(in_sheets, site.index.state.lock().sheets.iter().map(|sheet| sheet.bytes).sum::<u64>());
     site.close();
 }
 

@@ -12,7 +12,7 @@ use std::{
     collections::{HashMap, HashSet},
     io,
     sync::{
-        Arc, PoisonError,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
     thread,
@@ -20,6 +20,7 @@ use std::{
 };
 
 use engine::{
+    cold_mutex::ColdMutex,
     log::{
         Disk, FileOptions, Header, Kind, Location, Log, LogRecovery, OpenError, Options, ReadError, Reader,
         Writer, format,
@@ -280,14 +281,13 @@ pub(crate) fn read_body(reader: &Reader, body: &SharedBody) -> Result<Vec<u8>, R
 
 /// Reads all records with `threads` threads and keeps the newest within `most` bytes of memory. Returns them,
 /// and the location and payload size of each dropped record.
-#[expect(clippy::disallowed_types, reason = "threads that read at the start, before any loop")]
 fn read_all(
     reader: &Reader,
     mails: &mut [(Location, u32)],
     threads: usize,
     most: usize,
 ) -> (Vec<Record>, Vec<(Location, u32)>) {
-    let newest = std::sync::Mutex::new(NewestRecords::default());
+    let newest = ColdMutex::new(NewestRecords::default());
     mails.sort_unstable_by_key(|(location, _)| location.offset());
     // An empty store needs no threads.
     let threads = threads.min(mails.len().div_ceil(RECORDS_A_BATCH));
@@ -303,12 +303,12 @@ fn read_all(
                 }
                 let read = |&(location, bytes): &_| read_record(reader, location, bytes, &mut meta);
                 let records: Vec<Record> = batch.iter().map(read).collect();
-                newest.lock().unwrap_or_else(PoisonError::into_inner).take(records.into_iter(), most);
+                newest.lock().take(records.into_iter(), most);
             }
         };
         (0..threads).for_each(|_| _ = scope.spawn(work));
     });
-    let NewestRecords { records, older, .. } = newest.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let NewestRecords { records, older, .. } = newest.into_inner();
     (records.into_iter().map(|ByAge(record)| record).collect(), older)
 }
 

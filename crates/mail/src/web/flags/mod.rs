@@ -8,19 +8,16 @@
 //! half of the entries that other clients leave free; after that, its own oldest entry is dropped, so that a
 //! client that reads fast does not displace the entries of all others.
 
-#![expect(
-    clippy::disallowed_types,
-    reason = "one thread asks; a lock is what makes that a property of the type"
-)]
-
 mod changes;
 #[cfg(test)]
 mod tests;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
+
+use engine::cold_mutex::ColdMutex;
 
 use crate::web::serve::{
     client::Client,
@@ -48,7 +45,8 @@ const ALL_TAG_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 #[derive(Debug)]
 pub(crate) struct FlagTable {
-    state: Mutex<State>,
+    /// Never contended: only the web's thread locks it. The mutex makes the table `Sync`.
+    state: ColdMutex<State>,
     counters: Arc<Counters>,
 }
 
@@ -125,12 +123,12 @@ impl From<TagFault> for Fault {
 
 impl FlagTable {
     pub(crate) fn new(counters: Arc<Counters>) -> Self {
-        Self { state: Mutex::default(), counters }
+        Self { state: ColdMutex::default(), counters }
     }
 
     /// Restores the entries of earlier runs.
     pub(crate) fn begin(&self, noted: Vec<RecoveredNote>) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         for RecoveredNote { id, inbox, is_letter, is_let_go, note } in noted {
             self.enter(&mut state, None, id, &inbox, is_letter);
             // Restoring tags fails only if a limit was lowered since the tags were written.
@@ -141,7 +139,7 @@ impl FlagTable {
 
     /// Returns the notes of these mails to be written to the log.
     fn notes(&self, ids: &[MailId]) -> Vec<(MailId, Note)> {
-        let state = self.state();
+        let state = self.state.lock();
         let note = |id: &MailId| {
             let mark = state.mark(*id);
             (*id, mark.map_or_else(Note::default, |mark| Note { read: mark.read, tags: mark.tags.clone() }))
@@ -149,13 +147,9 @@ impl FlagTable {
         ids.iter().map(note).collect()
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Sets the read flag. Returns whether that changed it.
     fn set_read(&self, client: Client, of: &Summary, read: bool) -> bool {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let before = state.mark(of.id).is_some_and(|mark| mark.read);
         if before != read {
             self.enter(&mut state, Some(client), of.id, &of.inbox, of.is_letter());
@@ -177,14 +171,14 @@ impl FlagTable {
     }
 
     fn set_tags(&self, client: Client, of: &Summary, names: BTreeSet<String>) -> Result<(), TagFault> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         self.enter(&mut state, Some(client), of.id, &of.inbox, of.is_letter());
         state.replace(of.id, &of.inbox, names).map_err(|fault| self.refuse(fault))
     }
 
     /// Returns the flags and tags of a mail.
     pub(crate) fn of(&self, id: MailId) -> RowFlags {
-        let state = self.state();
+        let state = self.state.lock();
         let Some(mark) = state.mark(id) else { return RowFlags::default() };
         RowFlags { is_read: mark.read, tags: mark.tags.iter().cloned().collect() }
     }
@@ -195,7 +189,7 @@ impl FlagTable {
 
     /// Returns each tag in the scope, with the number of mails that have it.
     pub(crate) fn all_tags(&self, scope: &Scope) -> BTreeMap<String, u64> {
-        let state = self.state();
+        let state = self.state.lock();
         if *scope == Scope::All {
             return state.all_tags.clone();
         }
@@ -215,7 +209,7 @@ impl FlagTable {
         if with.is_some_and(|with| with.is_empty() || with.len() > TAG_BYTES_MAX) {
             return Err(self.refuse(TagFault::Name));
         }
-        let (mut state, wide) = (self.state(), *scope == Scope::All);
+        let (mut state, wide) = (self.state.lock(), *scope == Scope::All);
         let tagged: Vec<(MailId, Inbox, BTreeSet<String>)> = state
             .of
             .iter()
@@ -240,7 +234,7 @@ impl FlagTable {
     }
 
     pub(crate) fn read_count(&self, scope: &Scope) -> u64 {
-        let state = self.state();
+        let state = self.state.lock();
         match scope {
             Scope::All => state.all_read,
             _ => state.within(scope).filter(|mark| mark.read).count() as u64,
@@ -253,13 +247,13 @@ impl FlagTable {
     }
 
     fn forget(&self, id: MailId) {
-        self.state().forget(id);
+        self.state.lock().forget(id);
     }
 
     /// Notes that an inbox has dropped a mail that other inboxes still have: the list of all mails keeps the
     /// entry.
     fn let_go(&self, id: MailId) {
-        self.state().change(id, |mark| mark.is_let_go = true);
+        self.state.lock().change(id, |mark| mark.is_let_go = true);
     }
 
     /// Creates an entry for this mail, if there is none.
@@ -422,14 +416,14 @@ impl State {
 
 impl search::FlagLookup for FlagTable {
     fn is_read(&self, id: MailId) -> bool {
-        self.state().mark(id).is_some_and(|mark| mark.read)
+        self.state.lock().mark(id).is_some_and(|mark| mark.read)
     }
 
     fn has_tag(&self, id: MailId, tag: &str) -> bool {
-        self.state().mark(id).is_some_and(|mark| mark.tags.iter().any(|own| search::fold(own) == tag))
+        self.state.lock().mark(id).is_some_and(|mark| mark.tags.iter().any(|own| search::fold(own) == tag))
     }
 
     fn is_tagged(&self, id: MailId) -> bool {
-        self.state().mark(id).is_some_and(|mark| !mark.tags.is_empty())
+        self.state.lock().mark(id).is_some_and(|mark| !mark.tags.is_empty())
     }
 }

@@ -44,12 +44,15 @@ fn one_client_leaves_the_marks_of_others() {
     assert!((0..100).all(is_read), "the marks of others are there");
     assert!(!is_read(first) && is_read(last), "its own oldest are forgotten");
     assert_eq!(marks.read_count(&Scope::All), (MARKED_MAX as u64 - 100) / 2 + 100);
-    assert!(marks.state().order.len() <= 2 * MARKED_MAX + 64, "what is forgotten is in no order for ever");
+    assert!(
+        marks.state.lock().order.len() <= 2 * MARKED_MAX + 64,
+        "what is forgotten is in no order for ever"
+    );
     // Dropped entries no longer count towards any share.
     for id in 0..=last {
         marks.forget(MailId(id));
     }
-    assert!(marks.state().of_client.is_empty());
+    assert!(marks.state.lock().of_client.is_empty());
 }
 
 #[test]
@@ -112,7 +115,7 @@ fn tags_are_bounded_and_removed_with_mails() {
     for id in 0..=id + 1 {
         marks.forget(MailId(id));
     }
-    let state = marks.state();
+    let state = marks.state.lock();
     assert_eq!((state.tag_bytes, state.of.len(), state.inbox_of.len()), (0, 0, 0));
 }
 

@@ -13,15 +13,13 @@
 //! A preview is removed with its mail.
 //!
 //! A preview belongs to the mail, not to an inbox: all inboxes of a mail share it.
-#![expect(
-    clippy::disallowed_types,
-    reason = "held for a few look-ups, by the web's thread and one of low priority"
-)]
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
+
+use engine::cold_mutex::ColdMutex;
 
 use crate::{
     mailbox::mailboxes::{Mail, MailId, Summary},
@@ -116,7 +114,8 @@ fn snippet(text: &str) -> String {
 /// The cached previews.
 #[derive(Debug)]
 pub(crate) struct PreviewCache {
-    state: Mutex<State>,
+    /// Locked for a few lookups.
+    state: ColdMutex<State>,
     counters: Arc<Counters>,
 }
 
@@ -131,33 +130,29 @@ struct State {
 
 impl PreviewCache {
     pub(crate) fn new(counters: Arc<Counters>) -> Self {
-        Self { state: Mutex::default(), counters }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        Self { state: ColdMutex::default(), counters }
     }
 
     /// Returns the cached previews of these mails, in the same order.
     pub(crate) fn find(&self, mails: &[Arc<Summary>]) -> Vec<Option<Arc<Preview>>> {
-        let state = self.state();
+        let state = self.state.lock();
         mails.iter().map(|mail| state.of.get(&mail.letter).cloned()).collect()
     }
 
     /// Returns the cached preview of a mail.
     pub(crate) fn of(&self, letter: MailId) -> Option<Arc<Preview>> {
-        self.state().of.get(&letter).cloned()
+        self.state.lock().of.get(&letter).cloned()
     }
 
     /// Returns whether the preview of a mail is cached.
     pub(crate) fn has(&self, letter: MailId) -> bool {
-        self.state().of.contains_key(&letter)
+        self.state.lock().of.contains_key(&letter)
     }
 
     /// Caches a preview, and counts it unless another request built the same one at the same time.
     pub(crate) fn keep(&self, letter: MailId, gist: &Arc<Preview>) {
         let bytes = gist.bytes();
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if !state.of.contains_key(&letter) {
             self.counters.add(Counter::GistsMade, 1);
         }
@@ -182,7 +177,7 @@ impl PreviewCache {
 
     /// Removes the preview of a deleted mail.
     pub(crate) fn forget(&self, letter: MailId) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if !state.forget(letter) {
             return;
         }
@@ -229,19 +224,19 @@ mod tests {
         let counters = Arc::new(Counters::new());
         let gists = PreviewCache::new(Arc::clone(&counters));
         gists.keep(MailId(0), &gist(GIST_BYTES_MAX + 1));
-        assert_eq!(gists.state().of.len(), 0, "one that is too large is not kept");
+        assert_eq!(gists.state.lock().of.len(), 0, "one that is too large is not kept");
         let most = GISTS_BYTES_MAX / GIST_BYTES_MAX;
         for id in 1..=most as u64 + 3 {
             gists.keep(MailId(id), &gist(GIST_BYTES_MAX));
         }
-        let state = gists.state();
+        let state = gists.state.lock();
         assert_eq!((state.bytes, state.of.len()), (GISTS_BYTES_MAX, most));
         assert!(!state.of.contains_key(&MailId(3)) && state.of.contains_key(&MailId(4)), "the oldest goes");
         drop(state);
         for id in 1..=most as u64 + 3 {
             gists.forget(MailId(id));
         }
-        let state = gists.state();
+        let state = gists.state.lock();
         assert_eq!((state.bytes, state.of.len()), (0, 0));
         assert!(state.order.len() <= 64);
     }

@@ -7,14 +7,14 @@
 //! A mail never changes, so its document stays valid until the mail is deleted. A request reads the mail
 //! first (`app.mail_in`), so no client gets a document of a deleted mail, or of a mail that the client may
 //! not see.
-#![expect(clippy::disallowed_types, reason = "held to look one document up; no loop of the mail's takes it")]
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
 use axum::body::Bytes;
+use engine::cold_mutex::ColdMutex;
 
 use crate::web::serve::counters::{Counter, Counters};
 use crate::{
@@ -69,7 +69,8 @@ impl RenderedHtml {
 }
 
 pub(crate) struct RenderedCache {
-    state: Mutex<State>,
+    /// Locked to look up one document; no loop of the mail service takes it.
+    state: ColdMutex<State>,
     counters: Arc<Counters>,
 }
 
@@ -84,15 +85,11 @@ struct State {
 
 impl RenderedCache {
     pub(crate) fn new(counters: Arc<Counters>) -> Self {
-        Self { state: Mutex::default(), counters }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        Self { state: ColdMutex::default(), counters }
     }
 
     pub(crate) fn find(&self, made: RenderKey) -> Option<Arc<RenderedHtml>> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let State { kept, order, asked, .. } = &mut *state;
         let (last, rendered) = kept.get_mut(&made)?;
         order.remove(last);
@@ -109,7 +106,7 @@ impl RenderedCache {
         if rendered.clean.over == Some(HtmlLimit::Time) || bytes > ONE_BYTES_MAX {
             return;
         }
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.forget(made);
         state.asked += 1;
         let asked = state.asked;
@@ -128,7 +125,7 @@ impl RenderedCache {
 
     /// Removes the documents of a deleted mail.
     pub(crate) fn forget(&self, id: MailId) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         for remote in [RemoteContent::Blocked, RemoteContent::Loaded] {
             for dark in [false, true] {
                 state.forget(RenderKey { id, remote, dark });
@@ -172,7 +169,7 @@ mod tests {
         for id in 1..100 {
             renderings.keep(made(id), &large);
             assert!(renderings.find(made(0)).is_some(), "it is asked for again and again");
-            assert!(renderings.state().bytes <= RENDERED_BYTES_MAX);
+            assert!(renderings.state.lock().bytes <= RENDERED_BYTES_MAX);
         }
         assert!(renderings.find(made(1)).is_none() && renderings.find(made(99)).is_some());
         renderings.keep(made(200), &rendered(&"x".repeat(ONE_BYTES_MAX)));
@@ -180,7 +177,7 @@ mod tests {
         for id in 0..100 {
             renderings.forget(MailId(id));
         }
-        let state = renderings.state();
+        let state = renderings.state.lock();
         assert_eq!((state.bytes, state.kept.len(), state.order.len()), (0, 0, 0));
     }
 

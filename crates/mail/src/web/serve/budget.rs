@@ -9,15 +9,13 @@
 //! Without a budget the only limit was 32 MiB for each of 4,096 anonymous connections. Large items (more than
 //! [`SMALL_BYTES_MAX`]) may not use the last eighth, so that a client that fills the budget with them does
 //! not block pages and small requests. *Writers:* the web's thread, and the helpers that read mails.
-#![expect(clippy::disallowed_types, reason = "held for a few additions, by the web's thread and its helpers")]
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use engine::{
+    cold_mutex::ColdMutex,
+    share::{ClientBudget, CommonPart, Share},
 };
-
-use engine::share::{ClientBudget, CommonPart, Share};
 use tokio::sync::Notify;
 
 use super::{
@@ -36,7 +34,8 @@ const CLIENT_SHARE: u64 = 2;
 
 pub(crate) struct Budget {
     bytes_max: u64,
-    used: Mutex<BudgetUse>,
+    /// Locked for a few additions.
+    used: ColdMutex<BudgetUse>,
     /// Notified when memory is released.
     freed: Notify,
     counters: Arc<Counters>,
@@ -62,7 +61,7 @@ impl Budget {
     pub(crate) fn new(bytes_max: u64, within: Option<&Arc<ClientBudget>>, counters: Arc<Counters>) -> Self {
         let total = usize::try_from(bytes_max).unwrap_or(usize::MAX);
         let share = within.map(|budget| Share::new(CommonPart::within(Some(budget)), total, 1));
-        let used = Mutex::new(BudgetUse { bytes: 0, share, of_client: HashMap::new() });
+        let used = ColdMutex::new(BudgetUse { bytes: 0, share, of_client: HashMap::new() });
         Self { bytes_max, used, freed: Notify::new(), counters }
     }
 
@@ -71,13 +70,9 @@ impl Budget {
         BudgetGuard { budget: Arc::clone(self), client, bytes: 0 }
     }
 
-    fn used(&self) -> MutexGuard<'_, BudgetUse> {
-        self.used.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Charges bytes to a client. `in_all` is the total size of the item that they belong to.
     fn take(&self, client: Client, bytes: u64, in_all: u64) -> bool {
-        let mut used = self.used();
+        let mut used = self.used.lock();
         // Other servers of the process may use so much memory that less than `bytes_max` is left for this
         // one.
         let limit = used.share.as_ref().map_or(u64::MAX, |share| share.limit() as u64);
@@ -107,7 +102,7 @@ impl Budget {
         if bytes == 0 {
             return;
         }
-        let mut used = self.used();
+        let mut used = self.used.lock();
         used.bytes -= bytes;
         let left = used.bytes;
         used.allows(left);
@@ -206,9 +201,9 @@ mod tests {
         assert!(page.try_grow(SMALL_BYTES_MAX) && !page.try_grow(1));
         drop((one, page));
         assert!(two.try_grow(1 << 19));
-        assert_eq!(budget.used().of_client.len(), 1);
+        assert_eq!(budget.used.lock().of_client.len(), 1);
         drop(two);
-        let used = budget.used();
+        let used = budget.used.lock();
         assert_eq!((used.bytes, used.of_client.len()), (0, 0));
         drop(used);
         let here = Client::of(httpd::Client(std::net::Ipv4Addr::LOCALHOST.into()));

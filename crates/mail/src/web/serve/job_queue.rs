@@ -8,16 +8,13 @@
 //! ```
 //! With a plain FIFO queue one client's long jobs would block everybody's pages. The permit is held by the
 //! job itself, not by the request that waits for the job: an abandoned job keeps its thread until it notices.
-#![expect(
-    clippy::disallowed_types,
-    reason = "held to put one waiter in or out; no loop of the mail's takes it"
-)]
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
+use engine::cold_mutex::ColdMutex;
 use tokio::sync::oneshot;
 
 use super::{
@@ -32,7 +29,8 @@ const CLIENT_SHARE: usize = 4;
 pub(crate) struct JobQueue {
     running_max: usize,
     waiting_max: usize,
-    state: Mutex<State>,
+    /// Locked to add or remove one waiter; no loop of the mail service takes it.
+    state: ColdMutex<State>,
     counters: Arc<Counters>,
     /// Counter of jobs that found the queue full.
     full: Counter,
@@ -56,17 +54,13 @@ impl JobQueue {
         counters: Arc<Counters>,
         full: Counter,
     ) -> Self {
-        Self { running_max, waiting_max, state: Mutex::default(), counters, full }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        Self { running_max, waiting_max, state: ColdMutex::default(), counters, full }
     }
 
     /// Waits for a permit; fails if too many jobs wait.
     pub(crate) async fn turn(self: &Arc<Self>, client: Client) -> Result<JobPermit, Fault> {
         let (name, granted) = {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             if state.waiting_in_all == 0 && self.has_room(&state, client) {
                 return Ok(self.begin(&mut state, client));
             }
@@ -174,7 +168,7 @@ impl Drop for JobPermit {
             return;
         }
         let turns = Arc::clone(&self.turns);
-        let mut state = turns.state();
+        let mut state = turns.state.lock();
         state.end(self.client);
         turns.grant(&mut state);
     }
@@ -189,7 +183,7 @@ struct QueueSlot<'a> {
 
 impl Drop for QueueSlot<'_> {
     fn drop(&mut self) {
-        let mut state = self.turns.state();
+        let mut state = self.turns.state.lock();
         let name = self.name;
         if state.take_out(self.client, |own| own == name).is_some()
             && !state.waiting.contains_key(&self.client)
@@ -255,7 +249,7 @@ mod tests {
             drop(turn);
         }
         assert_eq!(served, [1, 2, 3, 1, 2, 1]);
-        let state = turns.state();
+        let state = turns.state.lock();
         assert_eq!((state.running_in_all, state.waiting_in_all, state.order.len()), (0, 0, 0));
     }
 
@@ -273,7 +267,7 @@ mod tests {
         waiting.pop();
         assert!(turns.turn(client(8)).now_or_never().is_none(), "there is room to wait");
         drop((waiting, others));
-        let state = turns.state();
+        let state = turns.state.lock();
         assert_eq!((state.waiting_in_all, state.order.len()), (0, 0));
     }
 }

@@ -17,12 +17,13 @@ use std::{
     collections::BTreeSet,
     net::IpAddr,
     sync::{
-        OnceLock, PoisonError,
+        OnceLock,
         atomic::{AtomicBool, Ordering},
     },
 };
 
 use axum::http::{HeaderMap, HeaderName, Uri, Version, header};
+use engine::cold_mutex::ColdMutex;
 
 use super::{
     client::Client,
@@ -35,9 +36,6 @@ const OTHERS_MAX: usize = 256;
 const HOST_BYTES_MAX: usize = 100;
 /// Header sent by our pages' script: the host in the browser's address bar.
 const PAGE_HOST: HeaderName = HeaderName::from_static("x-page-host");
-
-#[expect(clippy::disallowed_types, reason = "beside the loops: taken for who may see all mail")]
-type Lock<T> = std::sync::Mutex<T>;
 
 /// Sign that revealed a proxy.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,7 +94,8 @@ fn host_of(url: &str) -> Option<String> {
 #[derive(Debug, Default)]
 pub(crate) struct SilentProxies {
     here: AtomicBool,
-    others: Lock<BTreeSet<Client>>,
+    /// Locked to decide who may see all mail.
+    others: ColdMutex<BTreeSet<Client>>,
     others_full: AtomicBool,
     /// The first sign of a proxy on this machine.
     why: OnceLock<ProxySign>,
@@ -120,7 +119,7 @@ impl SilentProxies {
             _ = self.why.set(sign.clone());
             return if is_new { NoteOutcome::New } else { NoteOutcome::Known };
         }
-        let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut others = self.others.lock();
         if others.contains(&client) {
             NoteOutcome::Known
         } else if others.len() < OTHERS_MAX {
@@ -139,8 +138,7 @@ impl SilentProxies {
         if client.is_here() {
             return self.here.load(Ordering::Relaxed);
         }
-        self.others_full.load(Ordering::Relaxed)
-            || self.others.lock().unwrap_or_else(PoisonError::into_inner).contains(&client)
+        self.others_full.load(Ordering::Relaxed) || self.others.lock().contains(&client)
     }
 
     /// Returns the first sign of a proxy on this machine.

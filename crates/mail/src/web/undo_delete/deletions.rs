@@ -38,7 +38,8 @@ impl<M: Mailboxes> App<M> {
 
     /// Deletes a batch permanently, unless it was restored.
     async fn delete_batch(&self, name: u64) {
-        let batch = self.leaving.state().batches.get(&name).map(|of| (of.scope.clone(), of.mails.clone()));
+        let batch =
+            self.leaving.state.lock().batches.get(&name).map(|of| (of.scope.clone(), of.mails.clone()));
         let Some((scope, mails)) = batch else { return };
         // The mails stay hidden until they are deleted.
         for id in mails {
@@ -51,7 +52,7 @@ impl<M: Mailboxes> App<M> {
 
     /// Deletes all batches permanently before the server stops.
     pub(in crate::web) async fn end_all(&self) {
-        let names: Vec<u64> = self.leaving.state().batches.keys().copied().collect();
+        let names: Vec<u64> = self.leaving.state.lock().batches.keys().copied().collect();
         for name in names {
             self.delete_batch(name).await;
         }

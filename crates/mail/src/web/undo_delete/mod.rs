@@ -11,18 +11,16 @@
 //! *Writer:* the web's thread. *Bound:* [`LEAVING_MAX`] mails; mails for which there is no room are deleted
 //! at once. One client may use half of the room that other clients leave free, so that no client can take the
 //! undo away from all others.
-#![expect(
-    clippy::disallowed_types,
-    reason = "one thread asks; a lock is what makes that a property of the type"
-)]
 
 mod deletions;
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Duration,
 };
+
+use engine::cold_mutex::ColdMutex;
 
 use crate::mailbox::mailboxes::{Inbox, MailId, Scope};
 use crate::web::serve::{
@@ -36,7 +34,8 @@ pub(super) const LEAVING_TIME: Duration = Duration::from_secs(10);
 pub(super) const LEAVING_MAX: usize = 10_000;
 
 pub(crate) struct UndoTable {
-    state: Mutex<State>,
+    /// Never contended: only the web's thread locks it. The mutex makes the table `Sync`.
+    state: ColdMutex<State>,
     counters: Arc<Counters>,
 }
 
@@ -81,31 +80,32 @@ impl State {
 
 impl UndoTable {
     pub(crate) fn new(counters: Arc<Counters>) -> Self {
-        Self { state: Mutex::default(), counters }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        Self { state: ColdMutex::default(), counters }
     }
 
     /// Returns whether a list of this scope hides the mail.
     pub(super) fn has(&self, scope: &Scope, id: MailId) -> bool {
-        self.state().mails.get(&id).is_some_and(|leaver| leaver.is_hidden_from(scope))
+        self.state.lock().mails.get(&id).is_some_and(|leaver| leaver.is_hidden_from(scope))
     }
 
     /// Returns how many mails a list of this scope hides.
     pub(super) fn count(&self, scope: &Scope) -> u64 {
-        self.state().mails.values().filter(|leaver| leaver.is_hidden_from(scope)).count() as u64
+        self.state.lock().mails.values().filter(|leaver| leaver.is_hidden_from(scope)).count() as u64
     }
 
     /// Returns how many mails in a batch that was deleted from this list can still be restored.
     pub(super) fn batch(&self, name: u64, scope: &Scope) -> Option<usize> {
-        self.state().batches.get(&name).filter(|batch| batch.scope == *scope).map(|batch| batch.mails.len())
+        self.state
+            .lock()
+            .batches
+            .get(&name)
+            .filter(|batch| batch.scope == *scope)
+            .map(|batch| batch.mails.len())
     }
 
     /// Adds a batch and returns its ID; `None` if there is no room.
     fn enter(&self, client: Client, scope: &Scope, mails: Vec<(MailId, PendingDelete)>) -> Option<u64> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         // Loopback may be any client behind the accelerator, so it may use all the room.
         let own = if client.is_here() { 0 } else { state.of_client(client) };
         let most =
@@ -125,7 +125,7 @@ impl UndoTable {
 
     /// Removes a batch and returns its mails, which the caller then deletes or shows again.
     fn take(&self, name: u64, allowed: impl Fn(&Scope) -> bool) -> Option<Vec<MailId>> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if !allowed(&state.batches.get(&name)?.scope) {
             return None;
         }
@@ -185,7 +185,7 @@ mod tests {
         assert_eq!(leaving.bring_back(name, &scope("ann")), None);
         assert!(leaving.enter(here(), &Scope::All, mails(0..LEAVING_MAX as u64)).is_some());
         assert!(leaving.enter(here(), &Scope::All, mails(20_000..20_001)).is_none());
-        let state = leaving.state();
+        let state = leaving.state.lock();
         assert_eq!((state.mails.len(), state.batches.len()), (LEAVING_MAX, 1));
     }
 }

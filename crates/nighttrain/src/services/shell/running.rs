@@ -4,13 +4,14 @@ use std::{
     future::Future,
     pin::Pin,
     sync::{
-        Arc, PoisonError, TryLockError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
 
 use engine::{
+    cold_mutex::ColdMutex,
     cores::run::{CoreFailure, DrainReport},
     meter::Registry,
 };
@@ -61,13 +62,10 @@ server!(cache::Server);
 server!(feed::Server);
 server!(mail::Server);
 
-#[expect(clippy::disallowed_types, reason = "the operator's path: a question, a purge, the drain")]
-type Lock<T> = std::sync::Mutex<T>;
-
 /// Handle of a running server.
 pub(crate) struct ServerHandle<S> {
     /// The server; `None` once it is drained. The lock is held during each query and purge.
-    server: Lock<Option<S>>,
+    server: ColdMutex<Option<S>>,
     draining: AtomicBool,
     registry: Arc<Registry>,
 }
@@ -76,7 +74,7 @@ impl<S: Server> ServerHandle<S> {
     pub(crate) fn new(server: S) -> Self {
         Self {
             registry: server.registry(),
-            server: Lock::new(Some(server)),
+            server: ColdMutex::new(Some(server)),
             draining: AtomicBool::new(false),
         }
     }
@@ -87,18 +85,14 @@ impl<S: Server> ServerHandle<S> {
 
     /// Queries the server; `None` once it is drained.
     pub(crate) fn ask<T>(&self, ask: impl FnOnce(&S) -> T) -> Option<T> {
-        self.server.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(ask)
+        self.server.lock().as_ref().map(ask)
     }
 
     /// Returns whether the server is ready. A readiness check must not wait for a purge; while a purge holds
     /// the lock, the server counts as ready.
     pub(crate) fn is_ready(&self) -> bool {
         !self.draining.load(Ordering::Acquire)
-            && match self.server.try_lock() {
-                Ok(server) => server.as_ref().is_some_and(Server::is_ready),
-                Err(TryLockError::WouldBlock) => true,
-                Err(TryLockError::Poisoned(_)) => false,
-            }
+            && self.server.try_lock().is_none_or(|server| server.as_ref().is_some_and(Server::is_ready))
     }
 
     /// Completes once a loop has failed.
@@ -121,7 +115,7 @@ impl<S: Server> ServerHandle<S> {
     /// Returns a `Failure` if a loop had ended before the drain.
     pub(crate) fn drain(&self, at_most: Duration) -> Result<bool, Failure> {
         self.begin_drain();
-        let server = self.server.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let server = self.server.lock().take();
         server.map_or(Ok(true), |server| {
             let drained = server.drain(at_most).map_err(|error| Failure::Failed(error.to_string()))?;
             Ok(drained.is_clean())
