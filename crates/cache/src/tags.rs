@@ -39,14 +39,14 @@ pub(crate) fn words(value: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// Returns whether a field of this name carries tags.
-pub(crate) fn is_field(fields: &[Box<str>], name: &str) -> bool {
-    fields.iter().any(|field| field.eq_ignore_ascii_case(name))
+pub(crate) fn is_field(fields: &[Box<str>], name: &[u8]) -> bool {
+    fields.iter().any(|field| field.as_bytes().eq_ignore_ascii_case(name))
 }
 
 /// Returns the hashes of the tags in these fields, sorted and without duplicates; `None` if there is no tag
 /// field.
 pub(crate) fn of<'h>(
-    headers: impl Iterator<Item = (&'h str, &'h [u8])>,
+    headers: impl Iterator<Item = (&'h [u8], &'h [u8])>,
     fields: &[Box<str>],
     hash: impl Fn(&[u8]) -> Hash,
 ) -> Result<Option<Vec<u64>>, TooMany> {
@@ -68,7 +68,7 @@ pub(crate) fn of<'h>(
 }
 
 /// Returns the tags in these fields as words, separated by spaces.
-pub(crate) fn text<'h>(headers: impl Iterator<Item = (&'h str, &'h [u8])>, fields: &[Box<str>]) -> Vec<u8> {
+pub(crate) fn text<'h>(headers: impl Iterator<Item = (&'h [u8], &'h [u8])>, fields: &[Box<str>]) -> Vec<u8> {
     let mut text = Vec::new();
     for (_, value) in headers.filter(|(name, _)| is_field(fields, name)) {
         for word in words(value) {
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn tag_words_are_stored_for_peers() {
-        let headers = [("Surrogate-Key", &b"a  b,c"[..]), ("X", b"y"), ("xkey", b"d")];
+        let headers = [(&b"Surrogate-Key"[..], &b"a  b,c"[..]), (b"X", b"y"), (b"xkey", b"d")];
         let words = text(headers.into_iter(), &fields());
         assert_eq!(words, b"a b c d");
         let tags = hashes(&["a", "b", "c", "d"]);
@@ -191,7 +191,7 @@ mod tests {
 
     fn read(head: &str) -> Result<Option<Vec<u64>>, TooMany> {
         let lines = head.lines().filter_map(|line| line.split_once(':'));
-        of(lines.map(|(name, value)| (name, value.trim().as_bytes())), &fields(), hash)
+        of(lines.map(|(name, value)| (name.as_bytes(), value.trim().as_bytes())), &fields(), hash)
     }
 
     /// Calls `with` on a span of these bytes, as the store would present them.

@@ -19,8 +19,8 @@ use crate::{
     },
     origin::AnswerHead,
     policy::{
-        self, Freshness, RequestFacts, ResponseFacts, Storable, StoreRules, Times, Why, request::Method,
-        vary::Vary,
+        self, Freshness, RequestFacts, ResponseFacts, Storable, StoreRules, Times, Why, freshness::Dates,
+        request::Method, vary::Vary,
     },
     request::{Request, key, query},
     site::SiteId,
@@ -50,10 +50,12 @@ pub(crate) struct Judgement {
     pub(crate) storing: Option<StorePlan>,
 }
 
-/// Head of an origin's answer, with the times of the exchange and the content's length.
+/// Head of an origin's answer, with its dates, the times of the exchange and the content's length.
 #[derive(Clone, Copy)]
 pub(crate) struct ReceivedHead<'a> {
     pub(crate) head: &'a ResponseHead<'a, 'a>,
+    /// Times that the head states.
+    pub(crate) dates: Dates,
     /// Times of the exchange.
     pub(crate) times: Times,
     /// Bytes of the content, if the origin stated the length.
@@ -102,9 +104,9 @@ pub(crate) fn judge(core: &Core, request: &Request, answer: &AnswerHead, bans: u
     let times = times(answer.requested_ms);
     let length = length_of(answer.framing);
     let head = &answer.head.head();
-    let received = ReceivedHead { head, times, length };
     let asked = asked(core, request);
     let facts = ResponseFacts::of(head, core.config.cdn_cache_control);
+    let received = ReceivedHead { head, dates: facts.dates, times, length };
     let storable = storable(core, request.site, &asked, head, &facts, times);
     if head.status == 200 {
         let is_without = match &storable {
@@ -158,7 +160,7 @@ pub(crate) fn judge(core: &Core, request: &Request, answer: &AnswerHead, bans: u
             let standing = ResponseRole::NotStorable(Some(why));
             let late = (why == Why::Expired).then(at_once).flatten();
             let tags =
-                || tags::of(head.headers.iter(), &core.config.tags, |tag| core.storage.store.hash(tag)).ok();
+                || tags::of(head.headers.raw(), &core.config.tags, |tag| core.storage.store.hash(tag)).ok();
             if let Some((freshness, tags)) = late.and_then(|freshness| Some((freshness, tags()?))) {
                 let mut response = with_freshness(core, received, standing, &freshness);
                 response.meta.bans = bans;
@@ -306,7 +308,7 @@ pub(crate) fn storable(
     }
     match policy::storable(asked, facts, &rules(core, site), times) {
         Storable::Yes(freshness) => {
-            match tags::of(head.headers.iter(), &core.config.tags, |tag| core.storage.store.hash(tag)) {
+            match tags::of(head.headers.raw(), &core.config.tags, |tag| core.storage.store.hash(tag)) {
                 Ok(tags) => Ok((freshness, tags)),
                 Err(TooMany) => {
                     core.count(Counter::TagsTooMany);
@@ -323,7 +325,7 @@ pub(crate) fn tag_words(core: &Core, head: &ResponseHead<'_, '_>) -> Vec<u8> {
     if core.origins.peers.is_none() {
         return Vec::new();
     }
-    tags::text(head.headers.iter(), &core.config.tags)
+    tags::text(head.headers.raw(), &core.config.tags)
 }
 
 /// Returns whether an answer varies by a field that describes the client's certificate. The values that
@@ -367,7 +369,7 @@ pub(crate) fn as_get(
     let is_for_one = facts.sets_cookie && core.config.cookies != CookieRule::Rfc;
     let length = length_of(answer.framing);
     let omit = omitted(core, request.site, &facts.directives.omit);
-    let received = ReceivedHead { head, times, length };
+    let received = ReceivedHead { head, dates: facts.dates, times, length };
     let mut response = stored_response(core, received, &omit, &freshness);
     response.meta.bans = bans;
     response.tags = tags.unwrap_or_default();
@@ -399,7 +401,8 @@ pub(crate) fn passed_response(core: &Core, request: &Request, answer: &AnswerHea
         "HEAD" => length_told(head),
         _ => length_of(answer.framing),
     };
-    let received = ReceivedHead { head, times: times(answer.requested_ms), length };
+    let times = times(answer.requested_ms);
+    let received = ReceivedHead { head, dates: Dates::of(&head.headers), times, length };
     let response = forwarded_response(core, received, ResponseRole::Passed);
     with_sticky_cookie(core, request, answer, response)
 }
@@ -425,14 +428,14 @@ fn forwarded_response(core: &Core, received: ReceivedHead<'_>, standing: Respons
 
 fn with_freshness(
     core: &Core,
-    ReceivedHead { head, times, length }: ReceivedHead<'_>,
+    ReceivedHead { head, dates, times, length }: ReceivedHead<'_>,
     standing: ResponseRole,
     freshness: &Freshness,
 ) -> Response {
     let mut bytes = Vec::with_capacity(1024);
     let left_out = LeftOut { omit: &[], tags: &core.config.tags };
     let outline = append_origin_head(&mut bytes, head, For::Forward, left_out, times.response_s);
-    let meta = StoredMeta::of_response(head, &outline, freshness, times, length);
+    let meta = StoredMeta::of_response(head, &dates, &outline, freshness, times, length);
     Response {
         head: bytes,
         meta,
@@ -448,14 +451,14 @@ fn with_freshness(
 /// Builds a response to be stored, with the head for the store without the fields in `omit`.
 pub(crate) fn stored_response(
     core: &Core,
-    ReceivedHead { head, times, length }: ReceivedHead<'_>,
+    ReceivedHead { head, dates, times, length }: ReceivedHead<'_>,
     omit: &[Box<str>],
     freshness: &Freshness,
 ) -> Response {
     let mut bytes = Vec::with_capacity(1024);
     let left_out = LeftOut { omit, tags: &core.config.tags };
     let outline = append_origin_head(&mut bytes, head, For::Store, left_out, times.response_s);
-    let mut meta = StoredMeta::of_response(head, &outline, freshness, times, length);
+    let mut meta = StoredMeta::of_response(head, &dates, &outline, freshness, times, length);
     let compress = &core.config.compress;
     let is_codable = policy::codable(head, length, compress).is_ok();
     // The client of the fetch gets extra fields, so its answer is not decoded.

@@ -238,7 +238,7 @@ fn store(
     let words = judge::tag_words(core, head);
     let extra = tags.map_or_else(|| known.extra.clone(), |tags| tags::extra(&tags, &words));
     let omit = judge::omitted(core, request.site, &facts.directives.omit);
-    let received = ReceivedHead { head, times, length: known.meta.body_bytes };
+    let received = ReceivedHead { head, dates: facts.dates, times, length: known.meta.body_bytes };
     let kept = judge::stored_response(core, received, &omit, &freshness);
     let meta = if known.meta.flags.has(Flags::IN_BLOCKS) { kept.meta.in_blocks() } else { kept.meta };
     let meta = StoredMeta {

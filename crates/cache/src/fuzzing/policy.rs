@@ -24,7 +24,9 @@ use crate::{
         conditional::{RANGES_MAX, several_ranges},
         decodable,
         directives::{RequestDirectives, ResponseDirectives, Seconds},
-        evaluate, invalidate, judge_reuse, may_share, recv, storable,
+        evaluate,
+        freshness::Dates,
+        invalidate, judge_reuse, may_share, recv, storable,
         vary::{VARY_NAMES_MAX, Vary, VaryFault, secondary_key},
     },
 };
@@ -374,7 +376,14 @@ fn check_heads(response: &ResponseHead<'_, '_>, judged: Storable, body_bytes: Op
             assert_eq!((self::names(&unmodified), self::names(&part)), (kept, ranged));
         }
         if let (Storable::Yes(freshness), For::Store) = (judged, purpose) {
-            let meta = StoredMeta::of_response(response, &outline, &freshness, times(), body_bytes);
+            let meta = StoredMeta::of_response(
+                response,
+                &Dates::of(&response.headers),
+                &outline,
+                &freshness,
+                times(),
+                body_bytes,
+            );
             assert!(meta.fits());
             assert_eq!(StoredMeta::unpack(&meta.pack()), Some(meta));
             assert_eq!(meta.age_s(NOW_S), u64::from(freshness.initial_age_s));
@@ -410,7 +419,14 @@ fn check_reuse(
 ) {
     let mut made = Vec::new();
     let outline = append_origin_head(&mut made, response, For::Store, LeftOut::default(), NOW_S);
-    let meta = StoredMeta::of_response(response, &outline, freshness, times(), body_bytes);
+    let meta = StoredMeta::of_response(
+        response,
+        &Dates::of(&response.headers),
+        &outline,
+        freshness,
+        times(),
+        body_bytes,
+    );
     let stored = meta.stored(NOW_S + u64::from(later_s));
     let says = &facts.directives;
     let age_s = u64::from(freshness.initial_age_s) + u64::from(later_s);

@@ -107,8 +107,15 @@ pub(crate) struct SentFields<'a> {
 }
 
 impl SentFields<'_> {
-    /// Appends the client's fields that are sent on, and our own fields except `Host`.
-    pub(crate) fn append(&self, out: &mut Vec<u8>, wanted: OriginNeed, max_forwards: Option<u64>) {
+    /// Appends the client's fields that are sent on, and our own fields except `Host`. `authority` is that of
+    /// the request in its normal form.
+    pub(crate) fn append(
+        &self,
+        authority: &[u8],
+        out: &mut Vec<u8>,
+        wanted: OriginNeed,
+        max_forwards: Option<u64>,
+    ) {
         self.append_clients(out, wanted, max_forwards.is_some());
         if let Some(left) = max_forwards {
             out.extend_from_slice(b"Max-Forwards: ");
@@ -119,7 +126,7 @@ impl SentFields<'_> {
             let begin = out.len();
             out.extend_from_slice(own.name().as_bytes());
             out.extend_from_slice(b": ");
-            if self.append_own(own, out) {
+            if self.append_own(own, Some(authority), out) {
                 out.extend_from_slice(b"\r\n");
             } else {
                 out.truncate(begin);
@@ -127,10 +134,10 @@ impl SentFields<'_> {
         }
     }
 
-    /// Appends the `Host` line.
-    pub(crate) fn append_host(&self, out: &mut Vec<u8>) {
+    /// Appends the `Host` line. `authority` is that of the request in its normal form.
+    pub(crate) fn append_host(&self, authority: &[u8], out: &mut Vec<u8>) {
         out.extend_from_slice(b"Host: ");
-        let _ = self.append_own(OwnField::Host, out);
+        let _ = self.append_own(OwnField::Host, Some(authority), out);
         out.extend_from_slice(b"\r\n");
     }
 
@@ -138,17 +145,18 @@ impl SentFields<'_> {
         let headers = &self.head.headers;
         // If the answer may be stored for all clients, these two fields are written in normalized form, as in
         // the key.
-        let mut meant = |known: KnownHeader, name: &str| {
+        let mut meant = |known: KnownHeader, name: &str, beginning: &[u8]| {
             let is_meant = wanted == OriginNeed::Storing
+                && headers.has(known)
                 && !is_hop_by_hop(name, headers)
-                && append_meaning(known, headers, &[name.as_bytes(), b": "].concat(), out);
+                && append_meaning(known, headers, beginning, out);
             if is_meant {
                 out.extend_from_slice(b"\r\n");
             }
             is_meant
         };
-        let is_encoding_meant = meant(KnownHeader::AcceptEncoding, "Accept-Encoding");
-        let is_language_meant = meant(KnownHeader::AcceptLanguage, "Accept-Language");
+        let is_encoding_meant = meant(KnownHeader::AcceptEncoding, "Accept-Encoding", b"Accept-Encoding: ");
+        let is_language_meant = meant(KnownHeader::AcceptLanguage, "Accept-Language", b"Accept-Language: ");
         for (known, name, value) in headers.classified() {
             let skip = match known {
                 Some(KnownHeader::AcceptEncoding) if is_encoding_meant => true,
@@ -220,10 +228,15 @@ impl SentFields<'_> {
         }
     }
 
-    /// Appends our value of a field; returns `false` if the field is not sent.
-    fn append_own(&self, own: OwnField, out: &mut Vec<u8>) -> bool {
+    /// Appends our value of a field; returns `false` if the field is not sent. `authority` is that of the
+    /// request in its normal form, if the caller has it.
+    fn append_own(&self, own: OwnField, authority: Option<&[u8]>, out: &mut Vec<u8>) -> bool {
         let Self { head, visitor: Visitor { address, through, .. }, manner } = *self;
         let peer = through.unwrap_or(address);
+        let append_authority = |out: &mut Vec<u8>| match authority {
+            Some(authority) => out.extend_from_slice(authority),
+            None => key::append_authority_of(head, out),
+        };
         let scheme: &[u8] = match key::scheme_of(head) {
             Scheme::Http => b"http",
             Scheme::Https => b"https",
@@ -232,7 +245,7 @@ impl SentFields<'_> {
             // A peer applies the site's rules itself.
             OwnField::Host => match manner.rules.host.as_deref().filter(|_| !manner.is_to_peer) {
                 Some(host) => out.extend_from_slice(host.as_bytes()),
-                None => key::append_authority_of(head, out),
+                None => append_authority(out),
             },
             OwnField::Via => {
                 out.extend_from_slice(if head.version == Version::Http10 { b"1.0 " } else { b"1.1 " });
@@ -240,26 +253,25 @@ impl SentFields<'_> {
             }
             OwnField::XForwardedFor => {
                 self.append_chain("x-forwarded-for", out);
-                // Writing to a vector cannot fail.
-                let _ = write!(out, "{peer}");
+                append_address(peer, out);
             }
             OwnField::XForwardedProto => out.extend_from_slice(scheme),
             OwnField::XForwardedHost => {
                 let begin = out.len();
-                key::append_authority_of(head, out);
+                append_authority(out);
                 return out.len() > begin;
             }
             OwnField::Forwarded => {
                 self.append_chain("forwarded", out);
                 // RFC 7239 §4: a value with a colon must be quoted.
-                let _ = match peer {
-                    IpAddr::V4(peer) => write!(out, "for={peer};"),
-                    IpAddr::V6(peer) => write!(out, "for=\"[{peer}]\";"),
-                };
+                let (before, after) = if peer.is_ipv4() { ("for=", ";") } else { ("for=\"[", "]\";") };
+                out.extend_from_slice(before.as_bytes());
+                append_address(peer, out);
+                out.extend_from_slice(after.as_bytes());
                 let begin = out.len();
                 out.extend_from_slice(b"host=\"");
                 let host_from = out.len();
-                key::append_authority_of(head, out);
+                append_authority(out);
                 if out.len() > host_from {
                     out.extend_from_slice(b"\";");
                 } else {
@@ -278,6 +290,22 @@ impl SentFields<'_> {
             out.extend_from_slice(before);
             out.extend_from_slice(b", ");
         }
+    }
+}
+
+/// Appends an IP address as text. A formatter takes ten times as long for an IPv4 address.
+fn append_address(address: IpAddr, out: &mut Vec<u8>) {
+    match address {
+        IpAddr::V4(address) => {
+            for (number, octet) in address.octets().into_iter().enumerate() {
+                if number > 0 {
+                    out.push(b'.');
+                }
+                out.extend_from_slice(itoa::Buffer::new().format(octet).as_bytes());
+            }
+        }
+        // Writing to a vector cannot fail.
+        IpAddr::V6(address) => _ = write!(out, "{address}"),
     }
 }
 
@@ -314,7 +342,7 @@ impl SelectingFields for SentFields<'_> {
             }
         }
         if let Some(own) = OwnField::of(name) {
-            values.write(|out| self.append_own(own, out));
+            values.write(|out| self.append_own(own, None, out));
         }
     }
 }

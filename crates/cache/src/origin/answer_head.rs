@@ -1,5 +1,7 @@
 //! Parsing of the head of an origin's answer, for both HTTP versions.
 
+use std::cell::RefCell;
+
 use wire::http1::{
     fields::{append_field, is_hop_by_hop, persists},
     framing::{Framing, RequestKind, announces_in_vain, response_framing},
@@ -18,12 +20,27 @@ pub(super) enum HeadProgress {
     NeedMore,
 }
 
+thread_local! {
+    /// Slots for the head that is being parsed: 2.6 KiB that no answer has to clear.
+    static SLOTS: RefCell<HeaderSlots> = const { RefCell::new(HeaderSlots::new()) };
+}
+
+/// Parses the beginning of an answer.
 pub(super) fn final_head(
     bytes: &[u8],
     answered: RequestKind,
     limits: &Limits,
 ) -> Result<HeadProgress, OriginError> {
-    match parse_response(bytes, &mut HeaderSlots::new(), &head_limits(limits)) {
+    SLOTS.with_borrow_mut(|slots| parse(bytes, slots, answered, limits))
+}
+
+fn parse(
+    bytes: &[u8],
+    slots: &mut HeaderSlots,
+    answered: RequestKind,
+    limits: &Limits,
+) -> Result<HeadProgress, OriginError> {
+    match parse_response(bytes, slots, &head_limits(limits)) {
         Ok(Progress::NeedMore) => Ok(HeadProgress::NeedMore),
         Ok(Progress::Complete((head, head_bytes))) if head.status == 101 => {
             Ok(HeadProgress::Switched { head: KeptResponse::new(&head, head_bytes), head_bytes })

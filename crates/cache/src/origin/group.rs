@@ -171,6 +171,9 @@ impl Group {
                 return Some(at);
             }
         }
+        if let [Place { member, .. }] = &*self.places {
+            return (is_left(0) && member.standing(now_ms).may_be_asked()).then_some(0);
+        }
         let [mut up, mut backups, mut ejected]: [Candidates; 3] = std::array::from_fn(|_| Candidates::new());
         for (at, place) in self.places.iter().enumerate().filter(|(at, _)| is_left(*at)) {
             let Place { member, is_backup, seed, .. } = place;

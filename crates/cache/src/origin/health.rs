@@ -59,6 +59,13 @@ pub enum HealthState {
     Down,
 }
 
+impl HealthState {
+    /// Returns whether the server may be asked if there is no better one.
+    pub(super) fn may_be_asked(self) -> bool {
+        matches!(self, Self::Up | Self::Warming(_) | Self::Ejected)
+    }
+}
+
 /// Rules for ejections and probes, with times in milliseconds.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct HealthRules {

@@ -3,7 +3,7 @@
 //! A server is added at the first request to it. It is removed once neither the active configuration nor the
 //! configuration of any request under way contains it. *Bounds:* the servers of those configurations.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{collections::HashMap, hash::BuildHasherDefault, sync::Arc, time::Duration};
 
 use super::{
     Tell,
@@ -11,17 +11,20 @@ use super::{
     member::Member,
     upstream::{Streams, Upstream},
 };
-use crate::config::Limits;
+use crate::{config::Limits, core::identity_hasher::IdentityHasher};
+
+/// Map whose keys are numbers given out here, one after the other, and never by a client.
+type NumberMap<K, V> = HashMap<K, V, BuildHasherDefault<IdentityHasher>>;
 
 /// A core's connections to all origins.
 pub(crate) struct Pool {
-    upstreams: HashMap<MemberId, Upstream>,
+    upstreams: NumberMap<MemberId, Upstream>,
     /// Budget of buffered bytes for exchanges over HTTP/2, with all servers.
     streams: Streams,
     /// Callback for events of HTTP/2 connections.
     tell: Tell,
     /// Round robin state by group.
-    turns: HashMap<u64, Turns>,
+    turns: NumberMap<u64, Turns>,
 }
 
 struct Turns {
@@ -31,7 +34,12 @@ struct Turns {
 
 impl Pool {
     pub(crate) fn new(limits: &Limits, tell: Tell) -> Self {
-        Self { upstreams: HashMap::new(), streams: Streams::new(limits), tell, turns: HashMap::new() }
+        Self {
+            upstreams: NumberMap::default(),
+            streams: Streams::new(limits),
+            tell,
+            turns: NumberMap::default(),
+        }
     }
 
     /// Returns the connections to a server, and adds it if it is new.

@@ -95,7 +95,7 @@ pub fn parse_purge<'a>(
     for (name, value) in head.headers.iter() {
         let is_softly = name.eq_ignore_ascii_case("xkey-softpurge");
         let is_pattern = name.eq_ignore_ascii_case("x-magento-tags-pattern");
-        let is_list = name.eq_ignore_ascii_case("xkey-purge") || tags::is_field(tag_fields, name);
+        let is_list = name.eq_ignore_ascii_case("xkey-purge") || tags::is_field(tag_fields, name.as_bytes());
         is_narrowed |=
             is_ban && value != ALL && NARROWING.iter().any(|(field, _)| field.eq_ignore_ascii_case(name));
         if is_pattern || (is_list && is_ban) {

@@ -242,8 +242,9 @@ impl Request {
         }
         out.extend_from_slice(b" HTTP/1.1\r\n");
         let fields = SentFields { head: &head, visitor: self.visitor, manner };
-        fields.append_host(&mut out);
-        fields.append(&mut out, wanted, self.max_forwards());
+        let authority = key::authority(primary);
+        fields.append_host(authority, &mut out);
+        fields.append(authority, &mut out, wanted, self.max_forwards());
         self.append_framing(&mut out, wanted);
         if let (true, Some(identity), Some(asks)) =
             (self.is_known, self.came.identity(), &rules.client_certificates)

@@ -333,15 +333,20 @@ pub fn persists(version: Version, headers: &Headers<'_, '_>) -> bool {
 /// `Cache-Control`: they are meant for every recipient, and dropping them would change the message's meaning
 /// for the next one.
 pub fn is_hop_by_hop(name: &str, headers: &Headers<'_, '_>) -> bool {
+    is_hop_by_hop_as(KnownHeader::of(name.as_bytes()), name.as_bytes(), headers)
+}
+
+/// Like [`is_hop_by_hop`], for a field whose kind is known already.
+pub fn is_hop_by_hop_as(known: Option<KnownHeader>, name: &[u8], headers: &Headers<'_, '_>) -> bool {
     use KnownHeader as K;
-    match KnownHeader::of(name.as_bytes()) {
+    match known {
         Some(
             K::Connection | K::ProxyConnection | K::KeepAlive | K::Te | K::TransferEncoding | K::Upgrade,
         ) => true,
         Some(K::Host | K::ContentLength | K::CacheControl) => false,
         _ => {
             headers.has(K::Connection)
-                && connection_options(headers).any(|option| option.eq_ignore_ascii_case(name.as_bytes()))
+                && connection_options(headers).any(|option| option.eq_ignore_ascii_case(name))
         }
     }
 }

@@ -190,6 +190,22 @@ impl<'b, 'h> Headers<'b, 'h> {
         })
     }
 
+    /// Iterates over each header's name and value as bytes, which costs no check for UTF-8.
+    pub fn raw(&self) -> impl Iterator<Item = (&'b [u8], &'b [u8])> + use<'b, 'h> {
+        self.raw_classified().map(|(_, name, value)| (name, value))
+    }
+
+    /// Iterates like [`raw`](Self::raw), and also yields the known kind of each header.
+    pub fn raw_classified(
+        &self,
+    ) -> impl Iterator<Item = (Option<KnownHeader>, &'b [u8], &'b [u8])> + use<'b, 'h> {
+        let (buf, slots) = (self.buf, self.slots);
+        slots.iter().map(move |slot| {
+            let known = KnownHeader::ALL.get(slot.known as usize).copied();
+            (known, name_bytes(buf, slot), value(buf, slot))
+        })
+    }
+
     /// Returns whether a known header occurs.
     #[inline]
     pub fn has(&self, known: KnownHeader) -> bool {
@@ -226,7 +242,13 @@ impl<'b, 'h> Headers<'b, 'h> {
 
     /// Returns the values of all headers of that name, ignoring case.
     pub fn headers<'n>(&self, name: &'n str) -> impl Iterator<Item = &'b [u8]> + use<'b, 'h, 'n> {
-        self.iter().filter(move |(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+        let (buf, slots) = (self.buf, self.slots);
+        let known = KnownHeader::of(name.as_bytes()).map_or(UNKNOWN, |known| known as u8);
+        let is_named = move |slot: &&Slot| {
+            slot.known == known
+                && (known != UNKNOWN || name_bytes(buf, slot).eq_ignore_ascii_case(name.as_bytes()))
+        };
+        slots.iter().filter(is_named).map(move |slot| value(buf, slot))
     }
 }
 
@@ -236,8 +258,12 @@ fn value<'b>(buf: &'b [u8], slot: &Slot) -> &'b [u8] {
 }
 
 #[inline]
+fn name_bytes<'b>(buf: &'b [u8], slot: &Slot) -> &'b [u8] {
+    &buf[slot.name_at as usize..][..slot.name_len as usize]
+}
+
+#[inline]
 fn name<'b>(buf: &'b [u8], slot: &Slot) -> &'b str {
-    let bytes = &buf[slot.name_at as usize..][..slot.name_len as usize];
     // The parser admits only token bytes, which are ASCII, so the fallback is never used.
-    std::str::from_utf8(bytes).unwrap_or_default()
+    std::str::from_utf8(name_bytes(buf, slot)).unwrap_or_default()
 }

@@ -1,8 +1,8 @@
 //! Heads that outlive the buffer in which they were received: a copy of the bytes, with the parser's offsets.
 //!
 //! A request that waits for an origin is read many times (for its key, its variants, the request to the
-//! origin). It is parsed once, on arrival; its bytes and offsets are kept in three allocations, no larger
-//! than the head needs.
+//! origin). It is parsed once, on arrival; its bytes, offsets and request line are kept in three allocations,
+//! no larger than the head needs.
 
 use std::ops::Range;
 
@@ -17,8 +17,9 @@ use super::{
 pub struct KeptRequest {
     bytes: Box<[u8]>,
     slots: KeptSlots,
-    method: Range<u32>,
-    target: Range<u32>,
+    /// Method and target, one after the other: as text, so that no read of them checks for UTF-8 again.
+    line: Box<str>,
+    method_bytes: usize,
     form: TargetForm,
     version: Version,
     scheme: Option<Scheme>,
@@ -29,8 +30,8 @@ impl KeptRequest {
     pub fn new(head: &RequestHead<'_, '_>, head_bytes: usize) -> Self {
         let bytes = &head.headers.bytes()[..head_bytes];
         Self {
-            method: within(bytes, head.method),
-            target: within(bytes, head.target),
+            line: [head.method, head.target].concat().into(),
+            method_bytes: head.method.len(),
             form: head.form,
             version: head.version,
             scheme: head.scheme,
@@ -41,9 +42,10 @@ impl KeptRequest {
 
     /// Returns the head as slices of the stored bytes.
     pub fn head(&self) -> RequestHead<'_, '_> {
+        let (method, target) = self.line.split_at(self.method_bytes);
         RequestHead {
-            method: text(&self.bytes, &self.method),
-            target: text(&self.bytes, &self.target),
+            method,
+            target,
             form: self.form,
             version: self.version,
             scheme: self.scheme,

@@ -208,12 +208,12 @@ impl StoredMeta {
     /// `origin_ms`, which is not in the head, is left at 0.
     pub fn of_response(
         head: &ResponseHead<'_, '_>,
+        dates: &Dates,
         outline: &HeadOutline,
         freshness: &Freshness,
         times: Times,
         body_bytes: Option<u64>,
     ) -> Self {
-        let dates = Dates::of(&head.headers);
         let etag = outline.etag.clone().and_then(|at| Some((at.start, u16::try_from(at.len()).ok()?)));
         let (etag_at, etag_bytes) = etag.unwrap_or_default();
         Self {

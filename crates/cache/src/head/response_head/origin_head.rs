@@ -8,7 +8,7 @@ use std::{
 };
 
 use wire::http1::{
-    fields::{append_field, is_hop_by_hop},
+    fields::{append_field, is_hop_by_hop, is_hop_by_hop_as},
     head::{ResponseHead, Version},
     known::KnownHeader,
 };
@@ -70,18 +70,19 @@ pub fn append_origin_head(
     out.extend_from_slice(b"\r\n");
     let storing = purpose == For::Store;
     let (mut etag, mut is_dated, mut sets_cookie) = (None, false, false);
-    for (known, name, value) in head.headers.classified() {
+    for (known, name, value) in head.headers.raw_classified() {
         let left_out = match known {
             Some(KnownHeader::ContentLength) => true,
             Some(KnownHeader::Age) => storing,
             Some(KnownHeader::ProxyAuthenticate | KnownHeader::ProxyAuthorization) => storing,
-            _ => storing && name.eq_ignore_ascii_case("proxy-authentication-info"),
+            Some(_) => false,
+            None => storing && name.eq_ignore_ascii_case(b"proxy-authentication-info"),
         };
-        let omitted = storing && omit.iter().any(|omit| omit.eq_ignore_ascii_case(name));
-        if left_out || omitted || tags::is_field(tags, name) || is_hop_by_hop(name, &head.headers) {
+        let omitted = storing && omit.iter().any(|omit| omit.as_bytes().eq_ignore_ascii_case(name));
+        if left_out || omitted || tags::is_field(tags, name) || is_hop_by_hop_as(known, name, &head.headers) {
             continue;
         }
-        out.extend_from_slice(name.as_bytes());
+        out.extend_from_slice(name);
         out.extend_from_slice(b": ");
         if known == Some(KnownHeader::Etag) && !head.headers.is_repeated(KnownHeader::Etag) {
             etag = Some(offset(out)..offset(out) + value.len() as u32);
