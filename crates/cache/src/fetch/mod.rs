@@ -12,11 +12,14 @@
 //!       ▼
 //!  the answer follows the chunks as they are published
 //! ```
+//! A fetch is run by the task of the request for which it began, if that is on the same core, until the head
+//! of the answer is known, and by a task of its own from then on ([`FetchTask`]).
 //!
 //! Bounds: those of the table ([`in_flight`](crate::fetch::in_flight)) and of the origin's permits.
 
 pub(crate) mod arriving;
 pub(crate) mod fetch_entry;
+pub(crate) mod fetch_task;
 pub(crate) mod hit_for_miss;
 pub(crate) mod in_flight;
 pub(crate) mod judge;
@@ -46,6 +49,7 @@ use crate::{
     fetch::{
         arriving::receive,
         fetch_entry::Entry,
+        fetch_task::FetchTask,
         in_flight::{FetchOutcome, FetchReply, FetchRequest, FetchTerms, Place, Reply, answer},
         leader::{Leader, NoClientLeft},
         response::Response,
@@ -64,31 +68,32 @@ pub(crate) async fn ask(
 ) -> Option<FetchOutcome> {
     let (reply, mut said) = oneshot::channel();
     let want = FetchRequest { request: Arc::clone(request), terms, reply };
-    let sent = with_core(|core| {
+    let begun = with_core(|core| {
         let owner = core.storage.store.owner(request.hash);
         if owner == core.index {
-            begin(core, want);
-            return true;
+            return Some(begin(core, want));
         }
         let sent = core.give(owner, Message::Fetch(Box::new(want))).is_ok();
         if !sent {
             core.count(Counter::CoreRingFull);
         }
-        sent
+        sent.then(FetchTask::none)
     });
-    if !sent {
+    let Some(mut begun) = begun else {
         return Some(FetchOutcome::Alone);
-    }
+    };
     loop {
         let told = tokio::select! {
             biased;
-            told = &mut said => told,
+            told = begun.reply(&mut said) => told,
             // The fetch continues without this client: its answer may be stored, and other requests may wait
             // for it.
             () = client.gone() => return None,
         };
         match told {
             Ok(FetchReply::Interim { head, next }) => {
+                // This client may take its time, and the others that wait for the fetch must not.
+                std::mem::replace(&mut begun, FetchTask::none()).go_on_alone();
                 client.interim(&head).await;
                 said = next;
             }
@@ -99,8 +104,9 @@ pub(crate) async fn ask(
     }
 }
 
-/// Joins the fetch under way for this key, or begins one. Runs on the owner's core.
-pub(crate) fn begin(core: &Core, mut want: FetchRequest) {
+/// Joins the fetch under way for this key, or begins one, which then is the result's. Runs on the owner's
+/// core.
+pub(crate) fn begin(core: &Core, mut want: FetchRequest) -> FetchTask {
     let core = &*core.of_request(&want.request);
     let mut in_flight = core.fetches.in_flight.borrow_mut();
     let is_in_vain = core.fetches.waited_in_vain.has(want.request.hash, clock::monotonic_ms());
@@ -110,16 +116,26 @@ pub(crate) fn begin(core: &Core, mut want: FetchRequest) {
     // request does not join an older fetch.
     let may_join = core.purges.cluster.membership.may_serve();
     let want = match in_flight.join(want, may_join, clock::unix_s(), is_still_good) {
-        Place::Joined => return core.count(Counter::Collapsed),
-        Place::Alone(want) => return answer(want.reply, FetchOutcome::Alone),
+        Place::Joined => {
+            core.count(Counter::Collapsed);
+            return FetchTask::none();
+        }
+        Place::Alone(want) => {
+            answer(want.reply, FetchOutcome::Alone);
+            return FetchTask::none();
+        }
         Place::Full(want) => {
             core.count(Counter::FetchTableFull);
-            return answer(want.reply, FetchOutcome::Alone);
+            answer(want.reply, FetchOutcome::Alone);
+            return FetchTask::none();
         }
         Place::Vacant(want) => want,
     };
     let known = match OwnerReply::of(core, &want.request, want.terms.bypass_stored) {
-        OwnerReply::Usable => return answer(want.reply, FetchOutcome::Again),
+        OwnerReply::Usable => {
+            answer(want.reply, FetchOutcome::Again);
+            return FetchTask::none();
+        }
         OwnerReply::Known(known) => Some(known),
         OwnerReply::Nothing => None,
     };
@@ -132,9 +148,9 @@ pub(crate) fn begin(core: &Core, mut want: FetchRequest) {
     let is_looked_for = !want.terms.bypass_stored && known.is_none();
     let cold = is_looked_for.then(|| core.shard_mut().find_on_file(want.request.hash, core.store_now_s()));
     match cold.flatten() {
-        Some(cold) => tokio::spawn(load(want, entry, cold, asking)),
-        None => tokio::spawn(fetch(want, entry, known, asking)),
-    };
+        Some(cold) => FetchTask::of(load(want, entry, cold, asking)),
+        None => FetchTask::of(fetch(want, entry, known, asking)),
+    }
 }
 
 /// Begins the background refresh of a stale object that was served (RFC 5861 §3). The caller has recorded
@@ -155,7 +171,7 @@ pub(crate) fn prefetch(core: &Core, request: Arc<Request>) {
     let want = FetchRequest { request, terms: FetchTerms::default(), reply };
     let owner = core.storage.store.owner(want.request.hash);
     if owner == core.index {
-        begin(core, want);
+        begin(core, want).go_on_alone();
     } else if core.give(owner, Message::Fetch(Box::new(want))).is_err() {
         // A later request tries again.
         core.count(Counter::CoreRingFull);
