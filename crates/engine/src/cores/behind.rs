@@ -5,64 +5,111 @@
 //! ```
 //! A loop serves its tasks in the order in which they become ready. When many answers of an origin arrive at
 //! once, a hit that arrives after them would wait for all of them to be stored. With this budget, the hit
-//! waits for at most [`STEPS_A_ROUND`] steps: a task with deferrable work waits for a permit before each step
-//! of that work. *Memory:* a queue of the waiting tasks. *Order:* first come, first served; each round has
-//! some steps, so every task eventually runs. *Bounds:* steps per round. The tasks themselves keep each step
-//! short (one answer's head, one read of its body).
+//! waits for at most [`ROUND_NS`] and one step: a task with deferrable work asks for a turn before each step
+//! of that work. A round ends when the time is up, or when nothing is ready any more and the loop waits for its
+//! sockets. *Memory:* a queue of the waiting tasks. *Order:* first come, first served; each round has some steps,
+//! so every task eventually runs. *Bounds:* time of a round. The tasks themselves keep each step short (one
+//! answer's head, one read of its body).
 
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::{
+    cell::Cell,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+};
 
 use tokio::sync::Semaphore;
 
-/// Background steps in one round of the loop. A round costs a poll of the sockets (about a microsecond), a
-/// step costs about ten microseconds.
-pub const STEPS_A_ROUND: u32 = 2;
+use super::clock;
+
+/// Nanoseconds of background steps in one round of the loop: eight answers, or a tenth of a long round. A round
+/// costs a poll of the sockets and the wake-up of whoever they lead to, so one for each answer or two cost a
+/// quarter of a miss.
+pub const ROUND_NS: u64 = 100_000;
+
+thread_local! {
+    /// Number of times that this thread's loop had nothing to do but to wait for its sockets.
+    static PARKS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Notes that the loop of this thread has nothing ready and waits for its sockets.
+pub(super) fn note_park() {
+    PARKS.set(PARKS.get() + 1);
+}
 
 /// Budget of one loop for background steps.
 #[derive(Debug)]
 pub struct BackgroundBudget {
     /// Queue of tasks that wait for the next round.
     next: Semaphore,
-    /// Steps left in this round. Atomic only because spawned tasks must be `Send`; a single thread writes it.
-    left: AtomicU32,
+    /// Time at which the round ends. Atomic, like `parks`, only because spawned tasks must be `Send`; a single
+    /// thread writes them.
+    until_ns: AtomicU64,
+    /// Number of the loop's waits for its sockets when the round began.
+    parks: AtomicU64,
+    clock_ns: fn() -> u64,
 }
 
 impl Default for BackgroundBudget {
     fn default() -> Self {
-        Self { next: Semaphore::new(1), left: AtomicU32::new(STEPS_A_ROUND) }
+        Self::by(clock::monotonic_ns)
     }
 }
 
 impl BackgroundBudget {
+    fn by(clock_ns: fn() -> u64) -> Self {
+        let (next, until_ns, parks) = (Semaphore::new(1), AtomicU64::new(0), AtomicU64::new(u64::MAX));
+        Self { next, until_ns, parks, clock_ns }
+    }
+
     /// Waits until the caller may run a background step; returns whether it had to wait.
     pub async fn turn(&self) -> bool {
-        let left = self.left.load(Relaxed);
         // A new task does not overtake tasks that already wait.
-        if left > 0 && self.next.available_permits() > 0 {
-            self.left.store(left - 1, Relaxed);
+        if self.next.available_permits() > 0 && self.has_time() {
             return false;
         }
         // The semaphore is never closed, and a task that is dropped while it waits leaves the queue.
         let turn = self.next.acquire().await;
-        if self.left.load(Relaxed) == 0 {
+        if !self.has_time() {
             // Yields, so that the loop serves its sockets first.
             tokio::task::yield_now().await;
-            self.left.store(STEPS_A_ROUND, Relaxed);
+            self.begin_round();
         }
-        self.left.store(self.left.load(Relaxed) - 1, Relaxed);
         drop(turn);
         true
+    }
+
+    /// Returns whether the round has time left. The first step after a wait for the sockets begins a round.
+    fn has_time(&self) -> bool {
+        if self.parks.load(Relaxed) != PARKS.get() {
+            self.begin_round();
+            return true;
+        }
+        (self.clock_ns)() < self.until_ns.load(Relaxed)
+    }
+
+    fn begin_round(&self) {
+        self.parks.store(PARKS.get(), Relaxed);
+        self.until_ns.store((self.clock_ns)() + ROUND_NS, Relaxed);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        cell::{Cell, RefCell},
-        rc::Rc,
-    };
+    use std::{cell::RefCell, rc::Rc};
 
     use super::*;
+
+    /// Nanoseconds that a step takes in these tests.
+    const STEP_NS: u64 = 40_000;
+    /// Steps that fit into a round: the last one begins before its end.
+    const STEPS_A_ROUND: u64 = ROUND_NS.div_ceil(STEP_NS);
+
+    thread_local! {
+        static NOW_NS: Cell<u64> = const { Cell::new(0) };
+    }
+
+    fn pass_step() {
+        NOW_NS.set(NOW_NS.get() + STEP_NS);
+    }
 
     /// A task that becomes ready occasionally waits for at most the steps of one round while twenty other
     /// tasks always have something to store, and the twenty get their steps in order.
@@ -70,7 +117,7 @@ mod tests {
     async fn a_ready_task_waits_at_most_one_round() {
         const STORING: u32 = 20;
         let local = tokio::task::LocalSet::new();
-        let behind = Rc::new(BackgroundBudget::default());
+        let behind = Rc::new(BackgroundBudget::by(|| NOW_NS.get()));
         let steps = Rc::new(RefCell::new(Vec::new()));
         let is_over = Rc::new(Cell::new(false));
         for number in 0..STORING {
@@ -78,6 +125,7 @@ mod tests {
             local.spawn_local(async move {
                 while !is_over.get() {
                     behind.turn().await;
+                    pass_step();
                     steps.borrow_mut().push(number);
                     // Simulates another answer from the origin.
                     tokio::task::yield_now().await;
@@ -107,15 +155,33 @@ mod tests {
 
     #[tokio::test(flavor = "current_thread")]
     async fn who_leaves_while_it_waits_holds_nobody_up() {
-        let behind = BackgroundBudget::default();
+        let behind = BackgroundBudget::by(|| NOW_NS.get());
         let noop = &mut std::task::Context::from_waker(std::task::Waker::noop());
         for _ in 0..STEPS_A_ROUND {
             assert!(!behind.turn().await, "a round has room for it");
+            pass_step();
         }
         let (mut first, mut second) = (Box::pin(behind.turn()), Box::pin(behind.turn()));
         assert!(first.as_mut().poll(noop).is_pending() && second.as_mut().poll(noop).is_pending());
         drop(first);
         assert!(second.await, "it had to wait");
         behind.turn().await;
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_loop_that_was_idle_has_a_new_round() {
+        let behind = BackgroundBudget::by(|| NOW_NS.get());
+        for _ in 0..3 {
+            for _ in 0..STEPS_A_ROUND {
+                assert!(!behind.turn().await);
+                pass_step();
+            }
+            note_park();
+        }
+        (0..STEPS_A_ROUND).for_each(|_| pass_step());
+        assert!(!behind.turn().await, "nothing was ready meanwhile");
+        pass_step();
+        (1..STEPS_A_ROUND).for_each(|_| pass_step());
+        assert!(behind.turn().await);
     }
 }

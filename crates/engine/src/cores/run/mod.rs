@@ -32,7 +32,7 @@ use std::{
 use tokio::{runtime, sync::Notify};
 
 use super::{
-    clock,
+    behind, clock,
     lateness::{self, Lateness, Latenesses},
     processors,
 };
@@ -520,6 +520,7 @@ fn prepare(
     let runtime = runtime::Builder::new_current_thread()
         .enable_all()
         .event_interval(event_interval)
+        .on_thread_park(behind::note_park)
         .on_thread_unpark(lateness::woke)
         .max_blocking_threads(HELPERS_MAX)
         .thread_name(helper.clone())
