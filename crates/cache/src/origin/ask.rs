@@ -9,9 +9,9 @@ use wire::http1::framing;
 use super::{
     OriginError, OriginEvent,
     begin::{Over, begin},
-    exchange::{AnswerHead, Exchange, ExchangeResult, UpgradedConnection},
+    exchange::{AnswerHead, Exchange, ExchangeResult},
     group::{MemberId, TriedMembers},
-    reply::{Patience, SendResult},
+    reply::{Heard, Patience, SendResult},
     shares::Client,
     upstream::Upstreams,
 };
@@ -213,13 +213,20 @@ impl<U: Upstreams> Attempt<'_, U> {
             let mut is_told = false;
             let answered = match sent {
                 Err(error) if !error.is_end() => Err(error),
-                Ok(()) | Err(_) => match answer(exchange, asked.answered, limits, body, &mut is_told).await {
-                    Ok(UpgradeOutcome::Here(arrived)) => Ok(arrived),
-                    // The request did not ask for another protocol.
-                    Ok(UpgradeOutcome::Switched(_)) => Err(OriginError::Switched),
-                    Err(SendError::Origin(error)) => Err(error),
-                    Err(error @ SendError::Ours(_)) => return Err(MemberFailure { error, may_go_on: false }),
-                },
+                Ok(()) | Err(_) => {
+                    match hear(&mut exchange, asked.answered, limits, body, &mut is_told).await {
+                        Ok(()) => match exchange.answer(asked.answered, limits) {
+                            Ok(ExchangeResult::Final(arrived)) => Ok(arrived),
+                            // The request did not ask for another protocol.
+                            Ok(ExchangeResult::Switched(_)) => Err(OriginError::Switched),
+                            Err(error) => Err(error),
+                        },
+                        Err(SendError::Origin(error)) => Err(error),
+                        Err(error @ SendError::Ours(_)) => {
+                            return Err(MemberFailure { error, may_go_on: false });
+                        }
+                    }
+                }
             };
             match answered {
                 Ok(mut arrived) => {
@@ -267,14 +274,6 @@ impl<E> MemberFailure<E> {
     }
 }
 
-/// Outcome of a request to switch protocols.
-pub(crate) enum UpgradeOutcome {
-    /// An ordinary answer.
-    Here(Box<AnswerHead>),
-    /// The origin has switched; the connection now speaks the other protocol.
-    Switched(Box<UpgradedConnection>),
-}
-
 /// Sends a request to switch protocols over a connection of its own. The request is not repeated once it has
 /// been sent.
 pub(crate) async fn switch<S: RequestSender>(
@@ -283,7 +282,7 @@ pub(crate) async fn switch<S: RequestSender>(
     asked: &OriginRequest<'_>,
     asker: &mut S,
     connected: impl Fn(),
-) -> Result<UpgradeOutcome, SendError<S::Error>> {
+) -> Result<ExchangeResult, SendError<S::Error>> {
     let mut tried = TriedMembers::default();
     let mut failed = None;
     while let Some(member) = next(upstreams, &mut tried, failed.is_some()) {
@@ -302,10 +301,12 @@ pub(crate) async fn switch<S: RequestSender>(
         connected();
         draft.note_connection(false);
         exchange.send(asked.head, limits.origin_first_byte_time_max).await.map_err(SendError::Origin)?;
-        let mut answered = answer(exchange, asked.answered, limits, asker, &mut false).await;
+        let heard = hear(&mut exchange, asked.answered, limits, asker, &mut false).await;
+        let mut answered =
+            heard.and_then(|()| exchange.answer(asked.answered, limits).map_err(SendError::Origin));
         match &mut answered {
-            Ok(UpgradeOutcome::Here(arrived)) => arrived.attach_log(draft),
-            Ok(UpgradeOutcome::Switched(_)) => {
+            Ok(ExchangeResult::Final(arrived)) => arrived.attach_log(draft),
+            Ok(ExchangeResult::Switched(_)) => {
                 draft.note_head(101);
                 draft.note_content(0, true);
             }
@@ -320,36 +321,30 @@ pub(crate) async fn switch<S: RequestSender>(
     Err(SendError::Origin(failed.unwrap_or(OriginError::NobodyUp)))
 }
 
-/// Waits for the final answer, and passes interim responses to the client's side.
-async fn answer<S: RequestSender>(
-    mut exchange: Exchange,
+/// Waits until the head of the final answer has arrived, and passes interim responses to the client's side.
+async fn hear<S: RequestSender>(
+    exchange: &mut Exchange,
     answered: framing::RequestKind,
     limits: &Limits,
     asker: &mut S,
     is_told: &mut bool,
-) -> Result<UpgradeOutcome, SendError<S::Error>> {
+) -> Result<(), SendError<S::Error>> {
     let mut deadline = tokio::time::Instant::now() + limits.origin_first_byte_time_max;
     let mut told_bytes = 0;
     loop {
         let heard = tokio::select! {
             biased;
-            heard = exchange.answer(answered, limits, deadline) => heard.map_err(SendError::Origin)?,
+            heard = exchange.hear(answered, limits, deadline) => heard.map_err(SendError::Origin)?,
             gone = asker.gone() => return Err(SendError::Ours(gone)),
         };
-        match heard {
-            ExchangeResult::Final(arrived) => return Ok(UpgradeOutcome::Here(arrived)),
-            ExchangeResult::Switched(switched) => return Ok(UpgradeOutcome::Switched(switched)),
-            ExchangeResult::Interim(waiting, head) => {
-                exchange = *waiting;
-                told_bytes += head.len();
-                *is_told = true;
-                if asker.is_patient() {
-                    deadline = tokio::time::Instant::now() + limits.origin_first_byte_time_max;
-                }
-                if told_bytes <= INTERIM_BYTES_MAX {
-                    asker.interim(head).await;
-                }
-            }
+        let Heard::Interim(head) = heard else { return Ok(()) };
+        told_bytes += head.len();
+        *is_told = true;
+        if asker.is_patient() {
+            deadline = tokio::time::Instant::now() + limits.origin_first_byte_time_max;
+        }
+        if told_bytes <= INTERIM_BYTES_MAX {
+            asker.interim(head).await;
         }
     }
 }

@@ -71,8 +71,8 @@ pub(super) async fn begin(
         // The server has begun to speak HTTP/2; from the next connection on this is known in advance.
         Ok((line, true)) => {
             let leave = of(upstreams, id, |upstream| upstream.streams.clone())?;
-            let leave = leave.acquire(wanted, limits.origin_first_byte_time_max).await?;
-            share(upstreams, id, line, limits, leave)
+            let leave = Box::pin(leave.acquire(wanted, limits.origin_first_byte_time_max)).await?;
+            Box::pin(share(upstreams, id, line, limits, leave))
                 .await
                 .map(|place| of_place(place, id, permit, false, patience))
         }

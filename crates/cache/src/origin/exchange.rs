@@ -22,7 +22,7 @@ use super::{
     group::MemberId,
     http1, http2,
     line::Line,
-    reply::{BodyRead, OriginReply, Patience, SendResult},
+    reply::{BodyRead, Heard, OriginReply, Patience, SendResult},
     request_half::{Part, RequestHalf},
     upstream::{Permit, Pools},
 };
@@ -50,16 +50,30 @@ impl Talk {
         }
     }
 
-    /// Waits for the head of the answer, or of an interim response to forward.
-    pub(super) async fn answer(
-        self,
+    /// Waits for the head of the answer, or of an interim response to forward. The future may be dropped
+    /// without loss.
+    pub(super) async fn hear(
+        &mut self,
         answered: RequestKind,
         limits: &Limits,
         deadline: Instant,
-    ) -> Result<OriginReply<Self, Body>, OriginError> {
+    ) -> Result<Heard, OriginError> {
+        match self {
+            Self::Http1(talk) => talk.hear(answered, limits, deadline).await,
+            // Boxed, so that the futures of exchanges over HTTP/1 stay small.
+            Self::Http2(talk) => Box::pin(talk.hear(answered, limits, deadline)).await,
+        }
+    }
+
+    /// Returns the answer whose head has arrived ([`Heard::Answer`]).
+    pub(super) fn answer(
+        self,
+        answered: RequestKind,
+        limits: &Limits,
+    ) -> Result<OriginReply<Body>, OriginError> {
         Ok(match self {
-            Self::Http1(talk) => talk.answer(answered, limits, deadline).await?.map(Self::Http1, Body::Http1),
-            Self::Http2(talk) => talk.answer(answered, limits, deadline).await?.map(Self::Http2, Body::Http2),
+            Self::Http1(talk) => talk.answer()?.map(Body::Http1),
+            Self::Http2(talk) => talk.answer(answered, limits)?.map(Body::Http2),
         })
     }
 }
@@ -92,12 +106,10 @@ pub(crate) struct Exchange {
     patience: Patience,
 }
 
-/// Reply to an exchange's request.
-pub(super) enum ExchangeResult {
-    /// The final answer.
+/// Final reply to an exchange's request.
+pub(crate) enum ExchangeResult {
+    /// An ordinary answer.
     Final(Box<AnswerHead>),
-    /// An interim response, ready to be forwarded; the final answer is still to come.
-    Interim(Box<Exchange>, Vec<u8>),
     /// The origin has switched to another protocol.
     Switched(Box<UpgradedConnection>),
 }
@@ -203,15 +215,25 @@ impl Exchange {
         }
     }
 
-    /// Waits for the head of the final answer, or of an interim response to forward.
-    pub(super) async fn answer(
-        self,
+    /// Waits for the head of the final answer, or of an interim response to forward. The future may be dropped
+    /// without loss.
+    pub(super) async fn hear(
+        &mut self,
         answered: RequestKind,
         limits: &Limits,
         deadline: Instant,
+    ) -> Result<Heard, OriginError> {
+        self.talk.hear(answered, limits, deadline).await
+    }
+
+    /// Returns the answer whose head has arrived ([`Heard::Answer`]).
+    pub(super) fn answer(
+        self,
+        answered: RequestKind,
+        limits: &Limits,
     ) -> Result<ExchangeResult, OriginError> {
-        let Self { talk, permit, member, reused, requested_ms, patience } = self;
-        Ok(match talk.answer(answered, limits, deadline).await? {
+        let Self { talk, permit, member, requested_ms, patience, .. } = self;
+        Ok(match talk.answer(answered, limits)? {
             // Boxed, because it is moved many times from here on.
             OriginReply::Final { head, framing, body, half } => ExchangeResult::Final(Box::new(AnswerHead {
                 requested_ms,
@@ -227,10 +249,6 @@ impl Exchange {
                 is_kept: true,
                 is_for_one: false,
             })),
-            OriginReply::Interim(talk, head) => {
-                let waiting = Self { talk, permit, member, reused, requested_ms, patience };
-                ExchangeResult::Interim(Box::new(waiting), head)
-            }
             OriginReply::Switched { line, head, early } => {
                 ExchangeResult::Switched(Box::new(UpgradedConnection { line, permit, head, early }))
             }
@@ -255,10 +273,9 @@ impl AnswerHead {
     /// Returns whether the answer is an event stream (HTML, "Server-sent events"), which may be silent for a
     /// long time.
     pub(crate) fn is_event_stream(&self) -> bool {
-        let essence =
-            |value: &[u8]| value.split(|&b| b == b';').next().unwrap_or_default().trim_ascii().to_vec();
-        let said = self.head.head().known(KnownHeader::ContentType).map(essence);
-        said.is_some_and(|said| said.eq_ignore_ascii_case(b"text/event-stream"))
+        let head = self.head.head();
+        let said = head.known(KnownHeader::ContentType).and_then(|value| value.split(|&b| b == b';').next());
+        said.is_some_and(|said| said.trim_ascii().eq_ignore_ascii_case(b"text/event-stream"))
     }
 
     /// Reads available body bytes into `into`; waits for at least one.

@@ -24,7 +24,7 @@ use super::{
     OriginError,
     answer_head::{HeadProgress, final_head, head_limits},
     line::Line,
-    reply::{BodyRead, OriginReply, Patience, SendResult},
+    reply::{BodyRead, Heard, OriginReply, Patience, SendResult},
     request_half::{Part, RequestHalf, Way, append_framed},
 };
 use crate::{config::Limits, error_page::Rule};
@@ -72,6 +72,8 @@ pub(super) struct Talk {
     unsent: Vec<u8>,
     /// The last part of the body was taken.
     has_ended: bool,
+    /// Head of the final answer, once it has arrived; the rest of `received` follows it.
+    answer: Option<HeadProgress>,
 }
 
 /// Body of an answer over an HTTP/1 connection.
@@ -96,6 +98,7 @@ impl Talk {
             chunk: Vec::new(),
             unsent: Vec::new(),
             has_ended: false,
+            answer: None,
         }
     }
 
@@ -181,56 +184,63 @@ impl Talk {
         (Line::Answering(Box::new(reader)), Some(half))
     }
 
-    /// Waits for the head of the final answer, or of an interim response to forward.
-    pub(super) async fn answer(
-        mut self,
+    /// Waits for the head of the final answer, or of an interim response to forward. The future may be dropped
+    /// without loss.
+    pub(super) async fn hear(
+        &mut self,
         answered: RequestKind,
         limits: &Limits,
         deadline: Instant,
-    ) -> Result<OriginReply<Self, Body>, OriginError> {
-        let mut buffer = std::mem::take(&mut self.received);
+    ) -> Result<Heard, OriginError> {
+        let Self { line, received, answer, .. } = self;
         // Number of bytes that were parsed without reaching the end of the head. The head is parsed again
         // only if the bytes received since may contain that end.
         let mut seen = 0;
         loop {
-            if !buffer.is_empty() && (seen == 0 || may_end_in(&buffer, seen, &head_limits(limits))) {
-                match final_head(&buffer, answered, limits)? {
-                    HeadProgress::Final { head, head_bytes, framing, persists } => {
-                        let reusable = persists && framing != Framing::UntilClose && !self.is_last;
-                        let (line, half) = self.halves();
-                        let body = Body {
-                            line,
-                            early: buffer,
-                            early_at: head_bytes,
-                            decoder: BodyDecoder::of_answer(framing),
-                            reusable,
-                            ended: false,
-                        };
-                        return Ok(OriginReply::Final { head, framing, body, half });
-                    }
+            if !received.is_empty() && (seen == 0 || may_end_in(received, seen, &head_limits(limits))) {
+                match final_head(received, answered, limits)? {
                     HeadProgress::Interim { head_bytes, told_on } => {
-                        buffer.drain(..head_bytes);
+                        received.drain(..head_bytes);
                         if let Some(head) = told_on {
-                            self.received = buffer;
-                            return Ok(OriginReply::Interim(self, head));
+                            return Ok(Heard::Interim(head));
                         }
                         seen = 0;
                         continue;
                     }
-                    HeadProgress::Switched { head, head_bytes } => {
-                        let early = buffer.split_off(head_bytes);
-                        return Ok(OriginReply::Switched { line: self.line, head, early });
+                    HeadProgress::NeedMore => seen = received.len(),
+                    arrived => {
+                        *answer = Some(arrived);
+                        return Ok(Heard::Answer);
                     }
-                    HeadProgress::NeedMore => seen = buffer.len(),
                 }
             }
-            match timeout_at(deadline, append(&mut self.line, &mut buffer)).await {
+            match timeout_at(deadline, append(line, received)).await {
                 Err(_) => return Err(OriginError::FirstByteTimeout(limits.origin_first_byte_time_max)),
-                Ok(Ok(0)) if buffer.is_empty() => return Err(OriginError::Closed),
+                Ok(Ok(0)) if received.is_empty() => return Err(OriginError::Closed),
                 Ok(Ok(0)) => return Err(OriginError::HeadShort),
                 Ok(Ok(_)) => {}
                 Ok(Err(error)) => return Err(OriginError::of_exchange(&error)),
             }
+        }
+    }
+
+    /// Returns the answer whose head has arrived ([`Heard::Answer`]).
+    pub(super) fn answer(mut self) -> Result<OriginReply<Body>, OriginError> {
+        match self.answer.take() {
+            Some(HeadProgress::Final { head, head_bytes, framing, persists }) => {
+                let reusable = persists && framing != Framing::UntilClose && !self.is_last;
+                let early = std::mem::take(&mut self.received);
+                let (line, half) = self.halves();
+                let decoder = BodyDecoder::of_answer(framing);
+                let body = Body { line, early, early_at: head_bytes, decoder, reusable, ended: false };
+                Ok(OriginReply::Final { head, framing, body, half })
+            }
+            Some(HeadProgress::Switched { head, head_bytes }) => {
+                let early = self.received.split_off(head_bytes);
+                Ok(OriginReply::Switched { line: self.line, head, early })
+            }
+            // The caller has heard no answer.
+            Some(HeadProgress::Interim { .. } | HeadProgress::NeedMore) | None => Err(OriginError::Closed),
         }
     }
 }

@@ -40,9 +40,9 @@ use std::{io, time::Duration};
 use crate::error_page::Rule;
 
 pub(crate) use answer_head::interim;
-pub(crate) use ask::{OriginRequest, RequestSender, SendError, UpgradeOutcome, ask, switch};
+pub(crate) use ask::{OriginRequest, RequestSender, SendError, ask, switch};
 pub(crate) use balance::mixed;
-pub(crate) use exchange::{AnswerHead, Exchange, UpgradedConnection};
+pub(crate) use exchange::{AnswerHead, Exchange, ExchangeResult, UpgradedConnection};
 pub(crate) use group::{Group, MemberId, TriedMembers, Wish};
 pub use health::{ByHand, HealthState};
 pub(crate) use line::Line;

@@ -10,11 +10,11 @@ use tokio::time::{Instant, sleep, timeout};
 use wire::http1::framing::RequestKind;
 
 use super::{
-    Tell,
+    OriginError, Tell,
     exchange::{Body, Talk},
     http1, http2,
     member::{Member, MemberProtocol},
-    reply::{BodyRead, OriginReply, Patience},
+    reply::{BodyRead, Heard, OriginReply, Patience},
     upstream::Streams,
 };
 use crate::{
@@ -56,15 +56,17 @@ async fn ask(member: &Member, tell: Tell) -> Result<(), String> {
     let sent = talk.send(&member.probe_head, member.probe.time_max).await;
     sent.map_err(|error| format!("a probe could not be sent: {error}"))?;
     let deadline = Instant::now() + member.probe.time_max;
+    let invalid = |error: OriginError| format!("a probe got an invalid answer: {error}");
     loop {
-        match talk.answer(RequestKind::Other, &limits, deadline).await {
-            Ok(OriginReply::Interim(waiting, _)) => talk = waiting,
-            Ok(OriginReply::Final { head, body, .. }) => {
-                return judge(head.head().status, body, &member.probe).await;
-            }
-            Ok(OriginReply::Switched { .. }) => return Err("a probe was answered with status 101".to_owned()),
-            Err(error) => return Err(format!("a probe got an invalid answer: {error}")),
+        match talk.hear(RequestKind::Other, &limits, deadline).await {
+            Ok(Heard::Interim(_)) => {}
+            Ok(Heard::Answer) => break,
+            Err(error) => return Err(invalid(error)),
         }
+    }
+    match talk.answer(RequestKind::Other, &limits).map_err(invalid)? {
+        OriginReply::Final { head, body, .. } => judge(head.head().status, body, &member.probe).await,
+        OriginReply::Switched { .. } => Err("a probe was answered with status 101".to_owned()),
     }
 }
 

@@ -66,8 +66,16 @@ impl Patience {
     }
 }
 
-/// Reply of an origin to a request; `T` is the protocol's request under way, and `B` its body of an answer.
-pub(super) enum OriginReply<T, B> {
+/// What an exchange has received while it waits for its answer.
+pub(super) enum Heard {
+    /// An interim response, ready to be forwarded; the final answer is still to come.
+    Interim(Vec<u8>),
+    /// The head of the final answer, which the exchange now gives.
+    Answer,
+}
+
+/// Final reply of an origin to a request; `B` is the protocol's body of an answer.
+pub(super) enum OriginReply<B> {
     /// The head of the final answer.
     Final {
         head: KeptResponse,
@@ -77,25 +85,18 @@ pub(super) enum OriginReply<T, B> {
         /// sent.
         half: Option<RequestHalf>,
     },
-    /// An interim response, ready to be forwarded; the final answer is still to come.
-    Interim(T, Vec<u8>),
     /// The origin has switched to another protocol; `early` holds the bytes that came after the head.
     Switched { line: Line, head: KeptResponse, early: Vec<u8> },
 }
 
-impl<T, B> OriginReply<T, B> {
-    /// Converts the request under way and the body.
+impl<B> OriginReply<B> {
+    /// Converts the body.
     #[inline]
-    pub(super) fn map<U, C>(
-        self,
-        talk: impl FnOnce(T) -> U,
-        content: impl FnOnce(B) -> C,
-    ) -> OriginReply<U, C> {
+    pub(super) fn map<C>(self, content: impl FnOnce(B) -> C) -> OriginReply<C> {
         match self {
             Self::Final { head, framing, body, half } => {
                 OriginReply::Final { head, framing, body: content(body), half }
             }
-            Self::Interim(waiting, head) => OriginReply::Interim(talk(waiting), head),
             Self::Switched { line, head, early } => OriginReply::Switched { line, head, early },
         }
     }

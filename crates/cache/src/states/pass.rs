@@ -145,10 +145,10 @@ pub(crate) async fn switch(request: &Arc<Request>, client: &mut impl Downstream)
     let origin = SiteUpstreams::of(request);
     let switching = origin::switch(&origin, &config.limits, &asked, &mut upload, connected);
     match Box::pin(switching).await {
-        Ok(origin::UpgradeOutcome::Here(arrived)) => {
+        Ok(origin::ExchangeResult::Final(arrived)) => {
             Some(answer_passed(request, arrived, CacheStatus::fwd(Fwd::Bypass), bans).await)
         }
-        Ok(origin::UpgradeOutcome::Switched(switched)) => {
+        Ok(origin::ExchangeResult::Switched(switched)) => {
             Some(websocket_handshake::open(*switched, nonce.as_deref()))
         }
         Err(SendError::Origin(error)) => Some(failed(request, error)),

@@ -25,7 +25,7 @@ use crate::{
     error_page::Rule,
     origin::{
         answer_head::{HeadProgress, final_head},
-        reply::{BodyRead, OriginReply, Patience, SendResult},
+        reply::{BodyRead, Heard, OriginReply, Patience, SendResult},
         request_half::{Part, RequestHalf, Way, poll_hand},
     },
 };
@@ -51,7 +51,7 @@ struct OpenStream {
 }
 
 impl OpenStream {
-    /// Waits for the final answer, skipping interim responses, and keeps it for [`Talk::answer`].
+    /// Waits for the final answer, skipping interim responses, and keeps it for [`Talk::hear`].
     fn poll_early(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.early.is_some() {
             return Poll::Ready(());
@@ -137,14 +137,14 @@ impl Talk {
         Ok(())
     }
 
-    /// Waits for the head of the final answer, or of an interim response to forward.
-    pub(in crate::origin) async fn answer(
-        mut self: Box<Self>,
+    /// Waits for the head of the final answer, or of an interim response to forward. The future may be dropped
+    /// without loss.
+    pub(in crate::origin) async fn hear(
+        &mut self,
         answered: RequestKind,
         limits: &Limits,
         deadline: Instant,
-    ) -> Result<OriginReply<Box<Self>, Box<Body>>, OriginError> {
-        let mut head = Vec::with_capacity(512);
+    ) -> Result<Heard, OriginError> {
         loop {
             let Some(sent) = &mut self.sent else { return Err(OriginError::Unprocessed) };
             let coming = poll_fn(|cx| {
@@ -158,20 +158,26 @@ impl Talk {
             let Ok(interim) = timeout_at(deadline, coming).await else {
                 return Err(OriginError::FirstByteTimeout(limits.origin_first_byte_time_max));
             };
-            let Some(interim) = interim else { break };
+            let Some(interim) = interim else { return Ok(Heard::Answer) };
             check(interim.headers())?;
-            head.clear();
+            let mut head = Vec::with_capacity(512);
             render::answer(interim.status(), interim.headers(), answered, true, &mut head);
             match final_head(&head, answered, limits)? {
-                HeadProgress::Interim { told_on: Some(told_on), .. } => {
-                    return Ok(OriginReply::Interim(self, told_on));
-                }
+                HeadProgress::Interim { told_on: Some(told_on), .. } => return Ok(Heard::Interim(told_on)),
                 HeadProgress::Interim { told_on: None, .. } => {}
                 // 101 has no meaning in HTTP/2 (RFC 9113 §8.6).
                 _ => return Err(OriginError::Switched),
             }
         }
-        head.clear();
+    }
+
+    /// Returns the answer whose head has arrived ([`Heard::Answer`]).
+    pub(in crate::origin) fn answer(
+        mut self: Box<Self>,
+        answered: RequestKind,
+        limits: &Limits,
+    ) -> Result<OriginReply<Box<Body>>, OriginError> {
+        let mut head = Vec::with_capacity(512);
         let Some(sent) = self.sent.take() else { return Err(OriginError::Unprocessed) };
         let OpenStream { content, early, unsent, has_ended, .. } = sent;
         let response = early.unwrap_or(Err(OriginError::Closed))?;
