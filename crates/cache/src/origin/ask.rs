@@ -211,22 +211,14 @@ impl<U: Upstreams> Attempt<'_, U> {
                 }
             }
             let mut is_told = false;
-            let answered = match sent {
-                Err(error) if !error.is_end() => Err(error),
-                Ok(()) | Err(_) => {
-                    match hear(&mut exchange, asked.answered, limits, body, &mut is_told).await {
-                        Ok(()) => match exchange.answer(asked.answered, limits) {
-                            Ok(ExchangeResult::Final(arrived)) => Ok(arrived),
-                            // The request did not ask for another protocol.
-                            Ok(ExchangeResult::Switched(_)) => Err(OriginError::Switched),
-                            Err(error) => Err(error),
-                        },
-                        Err(SendError::Origin(error)) => Err(error),
-                        Err(error @ SendError::Ours(_)) => {
-                            return Err(MemberFailure { error, may_go_on: false });
-                        }
-                    }
-                }
+            let heard = match sent {
+                Err(error) if !error.is_end() => Err(SendError::Origin(error)),
+                Ok(()) | Err(_) => hear(&mut exchange, asked.answered, limits, body, &mut is_told).await,
+            };
+            let answered = match heard {
+                Ok(()) => exchange.ordinary_answer(asked.answered, limits),
+                Err(SendError::Origin(error)) => Err(error),
+                Err(error @ SendError::Ours(_)) => return Err(MemberFailure { error, may_go_on: false }),
             };
             match answered {
                 Ok(mut arrived) => {

@@ -226,6 +226,19 @@ impl Exchange {
         self.talk.hear(answered, limits, deadline).await
     }
 
+    /// Returns the answer whose head has arrived ([`Heard::Answer`]) to a request that did not ask for another
+    /// protocol.
+    pub(super) fn ordinary_answer(
+        self,
+        answered: RequestKind,
+        limits: &Limits,
+    ) -> Result<Box<AnswerHead>, OriginError> {
+        match self.answer(answered, limits)? {
+            ExchangeResult::Final(arrived) => Ok(arrived),
+            ExchangeResult::Switched(_) => Err(OriginError::Switched),
+        }
+    }
+
     /// Returns the answer whose head has arrived ([`Heard::Answer`]).
     pub(super) fn answer(
         self,

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "current_thread")]
-    async fn a_loop_that_was_idle_has_a_new_round() {
+    async fn an_idle_loop_begins_a_new_round() {
         let behind = BackgroundBudget::by(|| NOW_NS.get());
         for _ in 0..3 {
             for _ in 0..STEPS_A_ROUND {
