@@ -11,7 +11,7 @@ use super::{
     begin::{Over, begin},
     exchange::{AnswerHead, Exchange, ExchangeResult},
     group::{MemberId, TriedMembers},
-    reply::{Heard, Patience, SendResult},
+    reply::{AnswerEvent, Patience, SendResult},
     shares::Client,
     upstream::Upstreams,
 };
@@ -211,11 +211,13 @@ impl<U: Upstreams> Attempt<'_, U> {
                 }
             }
             let mut is_told = false;
-            let heard = match sent {
+            let waited = match sent {
                 Err(error) if !error.is_end() => Err(SendError::Origin(error)),
-                Ok(()) | Err(_) => hear(&mut exchange, asked.answered, limits, body, &mut is_told).await,
+                Ok(()) | Err(_) => {
+                    wait_for_head(&mut exchange, asked.answered, limits, body, &mut is_told).await
+                }
             };
-            let answered = match heard {
+            let answered = match waited {
                 Ok(()) => exchange.ordinary_answer(asked.answered, limits),
                 Err(SendError::Origin(error)) => Err(error),
                 Err(error @ SendError::Ours(_)) => return Err(MemberFailure { error, may_go_on: false }),
@@ -293,9 +295,9 @@ pub(crate) async fn switch<S: RequestSender>(
         connected();
         draft.note_connection(false);
         exchange.send(asked.head, limits.origin_first_byte_time_max).await.map_err(SendError::Origin)?;
-        let heard = hear(&mut exchange, asked.answered, limits, asker, &mut false).await;
+        let waited = wait_for_head(&mut exchange, asked.answered, limits, asker, &mut false).await;
         let mut answered =
-            heard.and_then(|()| exchange.answer(asked.answered, limits).map_err(SendError::Origin));
+            waited.and_then(|()| exchange.answer(asked.answered, limits).map_err(SendError::Origin));
         match &mut answered {
             Ok(ExchangeResult::Final(arrived)) => arrived.attach_log(draft),
             Ok(ExchangeResult::Switched(_)) => {
@@ -314,7 +316,7 @@ pub(crate) async fn switch<S: RequestSender>(
 }
 
 /// Waits until the head of the final answer has arrived, and passes interim responses to the client's side.
-async fn hear<S: RequestSender>(
+async fn wait_for_head<S: RequestSender>(
     exchange: &mut Exchange,
     answered: framing::RequestKind,
     limits: &Limits,
@@ -324,12 +326,12 @@ async fn hear<S: RequestSender>(
     let mut deadline = tokio::time::Instant::now() + limits.origin_first_byte_time_max;
     let mut told_bytes = 0;
     loop {
-        let heard = tokio::select! {
+        let event = tokio::select! {
             biased;
-            heard = exchange.hear(answered, limits, deadline) => heard.map_err(SendError::Origin)?,
+            event = exchange.next_event(answered, limits, deadline) => event.map_err(SendError::Origin)?,
             gone = asker.gone() => return Err(SendError::Ours(gone)),
         };
-        let Heard::Interim(head) = heard else { return Ok(()) };
+        let AnswerEvent::Interim(head) = event else { return Ok(()) };
         told_bytes += head.len();
         *is_told = true;
         if asker.is_patient() {

@@ -22,7 +22,7 @@ use super::{
     group::MemberId,
     http1, http2,
     line::Line,
-    reply::{BodyRead, Heard, OriginReply, Patience, SendResult},
+    reply::{AnswerEvent, BodyRead, OriginReply, Patience, SendResult},
     request_half::{Part, RequestHalf},
     upstream::{Permit, Pools},
 };
@@ -52,20 +52,20 @@ impl Talk {
 
     /// Waits for the head of the answer, or of an interim response to forward. The future may be dropped
     /// without loss.
-    pub(super) async fn hear(
+    pub(super) async fn next_event(
         &mut self,
         answered: RequestKind,
         limits: &Limits,
         deadline: Instant,
-    ) -> Result<Heard, OriginError> {
+    ) -> Result<AnswerEvent, OriginError> {
         match self {
-            Self::Http1(talk) => talk.hear(answered, limits, deadline).await,
+            Self::Http1(talk) => talk.next_event(answered, limits, deadline).await,
             // Boxed, so that the futures of exchanges over HTTP/1 stay small.
-            Self::Http2(talk) => Box::pin(talk.hear(answered, limits, deadline)).await,
+            Self::Http2(talk) => Box::pin(talk.next_event(answered, limits, deadline)).await,
         }
     }
 
-    /// Returns the answer whose head has arrived ([`Heard::Answer`]).
+    /// Returns the answer whose head has arrived ([`AnswerEvent::Head`]).
     pub(super) fn answer(
         self,
         answered: RequestKind,
@@ -217,16 +217,16 @@ impl Exchange {
 
     /// Waits for the head of the final answer, or of an interim response to forward. The future may be dropped
     /// without loss.
-    pub(super) async fn hear(
+    pub(super) async fn next_event(
         &mut self,
         answered: RequestKind,
         limits: &Limits,
         deadline: Instant,
-    ) -> Result<Heard, OriginError> {
-        self.talk.hear(answered, limits, deadline).await
+    ) -> Result<AnswerEvent, OriginError> {
+        self.talk.next_event(answered, limits, deadline).await
     }
 
-    /// Returns the answer whose head has arrived ([`Heard::Answer`]) to a request that did not ask for another
+    /// Returns the answer whose head has arrived ([`AnswerEvent::Head`]) to a request that did not ask for another
     /// protocol.
     pub(super) fn ordinary_answer(
         self,
@@ -239,7 +239,7 @@ impl Exchange {
         }
     }
 
-    /// Returns the answer whose head has arrived ([`Heard::Answer`]).
+    /// Returns the answer whose head has arrived ([`AnswerEvent::Head`]).
     pub(super) fn answer(
         self,
         answered: RequestKind,

@@ -24,7 +24,7 @@ use super::{
     OriginError,
     answer_head::{HeadProgress, final_head, head_limits},
     line::Line,
-    reply::{BodyRead, Heard, OriginReply, Patience, SendResult},
+    reply::{AnswerEvent, BodyRead, OriginReply, Patience, SendResult},
     request_half::{Part, RequestHalf, Way, append_framed},
 };
 use crate::{config::Limits, error_page::Rule};
@@ -186,12 +186,12 @@ impl Talk {
 
     /// Waits for the head of the final answer, or of an interim response to forward. The future may be dropped
     /// without loss.
-    pub(super) async fn hear(
+    pub(super) async fn next_event(
         &mut self,
         answered: RequestKind,
         limits: &Limits,
         deadline: Instant,
-    ) -> Result<Heard, OriginError> {
+    ) -> Result<AnswerEvent, OriginError> {
         let Self { line, received, answer, .. } = self;
         // Number of bytes that were parsed without reaching the end of the head. The head is parsed again
         // only if the bytes received since may contain that end.
@@ -202,7 +202,7 @@ impl Talk {
                     HeadProgress::Interim { head_bytes, told_on } => {
                         received.drain(..head_bytes);
                         if let Some(head) = told_on {
-                            return Ok(Heard::Interim(head));
+                            return Ok(AnswerEvent::Interim(head));
                         }
                         seen = 0;
                         continue;
@@ -210,7 +210,7 @@ impl Talk {
                     HeadProgress::NeedMore => seen = received.len(),
                     arrived => {
                         *answer = Some(arrived);
-                        return Ok(Heard::Answer);
+                        return Ok(AnswerEvent::Head);
                     }
                 }
             }
@@ -224,7 +224,7 @@ impl Talk {
         }
     }
 
-    /// Returns the answer whose head has arrived ([`Heard::Answer`]).
+    /// Returns the answer whose head has arrived ([`AnswerEvent::Head`]).
     pub(super) fn answer(mut self) -> Result<OriginReply<Body>, OriginError> {
         match self.answer.take() {
             Some(HeadProgress::Final { head, head_bytes, framing, persists }) => {
@@ -239,7 +239,7 @@ impl Talk {
                 let early = self.received.split_off(head_bytes);
                 Ok(OriginReply::Switched { line: self.line, head, early })
             }
-            // The caller has heard no answer.
+            // No head has arrived.
             Some(HeadProgress::Interim { .. } | HeadProgress::NeedMore) | None => Err(OriginError::Closed),
         }
     }

@@ -14,7 +14,7 @@ use super::{
     exchange::{Body, Talk},
     http1, http2,
     member::{Member, MemberProtocol},
-    reply::{BodyRead, Heard, OriginReply, Patience},
+    reply::{AnswerEvent, BodyRead, OriginReply, Patience},
     upstream::Streams,
 };
 use crate::{
@@ -58,9 +58,9 @@ async fn ask(member: &Member, tell: Tell) -> Result<(), String> {
     let deadline = Instant::now() + member.probe.time_max;
     let invalid = |error: OriginError| format!("a probe got an invalid answer: {error}");
     loop {
-        match talk.hear(RequestKind::Other, &limits, deadline).await {
-            Ok(Heard::Interim(_)) => {}
-            Ok(Heard::Answer) => break,
+        match talk.next_event(RequestKind::Other, &limits, deadline).await {
+            Ok(AnswerEvent::Interim(_)) => {}
+            Ok(AnswerEvent::Head) => break,
             Err(error) => return Err(invalid(error)),
         }
     }

@@ -66,12 +66,12 @@ impl Patience {
     }
 }
 
-/// What an exchange has received while it waits for its answer.
-pub(super) enum Heard {
+/// Event of an exchange that waits for its answer.
+pub(super) enum AnswerEvent {
     /// An interim response, ready to be forwarded; the final answer is still to come.
     Interim(Vec<u8>),
-    /// The head of the final answer, which the exchange now gives.
-    Answer,
+    /// The head of the final answer has arrived, and the exchange can return it.
+    Head,
 }
 
 /// Final reply of an origin to a request; `B` is the protocol's body of an answer.

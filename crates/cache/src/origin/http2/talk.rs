@@ -25,7 +25,7 @@ use crate::{
     error_page::Rule,
     origin::{
         answer_head::{HeadProgress, final_head},
-        reply::{BodyRead, Heard, OriginReply, Patience, SendResult},
+        reply::{AnswerEvent, BodyRead, OriginReply, Patience, SendResult},
         request_half::{Part, RequestHalf, Way, poll_hand},
     },
 };
@@ -51,7 +51,7 @@ struct OpenStream {
 }
 
 impl OpenStream {
-    /// Waits for the final answer, skipping interim responses, and keeps it for [`Talk::hear`].
+    /// Waits for the final answer, skipping interim responses, and keeps it for [`Talk::next_event`].
     fn poll_early(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.early.is_some() {
             return Poll::Ready(());
@@ -139,12 +139,12 @@ impl Talk {
 
     /// Waits for the head of the final answer, or of an interim response to forward. The future may be dropped
     /// without loss.
-    pub(in crate::origin) async fn hear(
+    pub(in crate::origin) async fn next_event(
         &mut self,
         answered: RequestKind,
         limits: &Limits,
         deadline: Instant,
-    ) -> Result<Heard, OriginError> {
+    ) -> Result<AnswerEvent, OriginError> {
         loop {
             let Some(sent) = &mut self.sent else { return Err(OriginError::Unprocessed) };
             let coming = poll_fn(|cx| {
@@ -158,12 +158,14 @@ impl Talk {
             let Ok(interim) = timeout_at(deadline, coming).await else {
                 return Err(OriginError::FirstByteTimeout(limits.origin_first_byte_time_max));
             };
-            let Some(interim) = interim else { return Ok(Heard::Answer) };
+            let Some(interim) = interim else { return Ok(AnswerEvent::Head) };
             check(interim.headers())?;
             let mut head = Vec::with_capacity(512);
             render::answer(interim.status(), interim.headers(), answered, true, &mut head);
             match final_head(&head, answered, limits)? {
-                HeadProgress::Interim { told_on: Some(told_on), .. } => return Ok(Heard::Interim(told_on)),
+                HeadProgress::Interim { told_on: Some(told_on), .. } => {
+                    return Ok(AnswerEvent::Interim(told_on));
+                }
                 HeadProgress::Interim { told_on: None, .. } => {}
                 // 101 has no meaning in HTTP/2 (RFC 9113 §8.6).
                 _ => return Err(OriginError::Switched),
@@ -171,7 +173,7 @@ impl Talk {
         }
     }
 
-    /// Returns the answer whose head has arrived ([`Heard::Answer`]).
+    /// Returns the answer whose head has arrived ([`AnswerEvent::Head`]).
     pub(in crate::origin) fn answer(
         mut self: Box<Self>,
         answered: RequestKind,
