@@ -16,10 +16,14 @@ use crate::{
 const FILE_EVERY: Duration = Duration::from_secs(1);
 /// Maximum sleep of an idle core that has objects to expire, because the clock may be set during the sleep.
 const EXPIRY_LOOK_MAX: Duration = Duration::from_secs(10);
-/// Maximum number of expired objects dropped in one round: at most a millisecond of processor time.
-const EXPIRIES_A_ROUND: usize = 4096;
-/// Maximum number of records that eviction examines in one round.
-const EVICTIONS_A_ROUND: usize = 4096;
+/// Nanoseconds of a round, after which the loop serves its clients: as long as an answer takes to be stored and
+/// sent a few times.
+const ROUND_NS: u64 = 100_000;
+/// Maximum number of entries of the expiry queue that are examined between two looks at the clock.
+const EXPIRIES_A_STEP: usize = 64;
+/// Maximum number of records that eviction examines between two looks at the clock.
+const EVICTIONS_A_STEP: usize = 64;
+
 /// Handles deadlines, expiries and eviction ahead of need, in bounded rounds, until none are due.
 pub(crate) async fn keep_house() {
     let rounds = with_core(|core| Arc::clone(&core.storage.rounds));
@@ -31,20 +35,35 @@ pub(crate) async fn keep_house() {
         });
         let mut more = true;
         while more {
-            more = with_core(|core| {
-                let mut shard = core.storage.shard.borrow_mut();
-                let expired = shard.expire(core.expiry_now_s(), EXPIRIES_A_ROUND);
-                let evicting = shard.maintain(EVICTIONS_A_ROUND);
-                let copying = shard.copy_to_file();
-                drop(shard);
-                let lurking = ban_lurker::lurk(core);
-                expired == EXPIRIES_A_ROUND || evicting || copying || lurking
-            });
+            more = with_core(round);
             // Between two rounds the event loop serves its clients.
             tokio::task::yield_now().await;
         }
         rounds.pause(with_core(due_in)).await;
     }
+}
+
+/// Runs steps for the time of a round; returns whether more remains.
+fn round(core: &Core) -> bool {
+    let until_ns = clock::monotonic_ns() + ROUND_NS;
+    loop {
+        let more = step(core);
+        if !more || clock::monotonic_ns() >= until_ns {
+            return more;
+        }
+    }
+}
+
+fn step(core: &Core) -> bool {
+    let mut shard = core.storage.shard.borrow_mut();
+    let now_s = core.expiry_now_s();
+    shard.expire(now_s, EXPIRIES_A_STEP);
+    let expiring = shard.next_expiry_s().is_some_and(|due_s| due_s <= now_s);
+    let evicting = shard.maintain(EVICTIONS_A_STEP);
+    let copying = shard.copy_to_file();
+    drop(shard);
+    let lurking = ban_lurker::lurk(core);
+    expiring || evicting || copying || lurking
 }
 
 /// Returns the time until the next housekeeping of an idle core.

@@ -6,7 +6,7 @@ use crate::{
 };
 
 /// Number of waiting objects that one step examines.
-const LOOKED_AT_A_STEP: usize = 1024;
+const LOOKED_AT_A_STEP: usize = 256;
 
 impl Shard {
     /// Returns whether an object that was just stored may be written to the file. An object that replaces an

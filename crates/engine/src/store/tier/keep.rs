@@ -20,8 +20,8 @@ use crate::{
 
 /// Maximum number of large objects that are being copied into the log at once.
 pub(super) const COPIES_MAX: usize = 64;
-/// Maximum bytes copied in one step, which takes a few tens of microseconds.
-const COPY_BYTES_A_STEP: usize = 256 << 10;
+/// Maximum bytes copied in one step, which takes some microseconds.
+const COPY_BYTES_A_STEP: usize = 32 << 10;
 
 impl Shard {
     /// Writes an object that was just linked to the file, if it is admitted there.
