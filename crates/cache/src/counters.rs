@@ -73,7 +73,7 @@ engine::counters! {
         InterimsPassed => Counter, "cache_interims_passed", None, "Interim responses of the origin (1xx, such as 103 Early Hints) forwarded to clients.";
         Revalidated => Counter, "cache_revalidated", None, "Stored objects that the origin confirmed as unchanged (304).";
         HeardStale => Counter, "cache_heard_stale", None, "Stored objects made stale because the origin's answer to a HEAD request differs.";
-        FetchesBehind => Counter, "cache_fetches_behind", None, "Fetched answers that waited for hits, because the event loop turn had received as many as it may.";
+        FetchesBehind => Counter, "cache_fetches_behind", None, "Fetched answers that waited for hits, because the time for storing answers in this round of the event loop was used up.";
         FetchesGivenUp => Counter, "cache_fetches_given_up", None, "Fetches abandoned because the answer was neither stored nor read by a client any more.";
         WaitsInVain => Counter, "cache_waits_in_vain", None, "Collapsed requests that could not use the fetched answer, because it must be validated before each use or had expired on arrival; for a minute such requests go to the origin side by side.";
         SharedLate => Counter, "cache_shared_late", None, "Answers that had expired on arrival and were still given to the collapsed requests waiting for them.";

@@ -50,16 +50,17 @@ impl FetchTask {
         .await
     }
 
-    /// Lets the fetch run as a task of its own.
-    pub(crate) fn go_on_alone(self) {
+    /// Lets the fetch run as a task of its own. Returns the nothing that is left to run here.
+    pub(crate) fn go_on_alone(self) -> Self {
         drop(self);
+        Self::none()
     }
 }
 
 impl Drop for FetchTask {
     fn drop(&mut self) {
-        // At the end of the program there is no loop any more.
-        if let Some(fetch) = self.0.take()
+        // At the end of the program there is no loop any more, and a fetch that panicked is over.
+        if let Some(fetch) = self.0.take().filter(|_| !std::thread::panicking())
             && let Ok(tasks) = tokio::runtime::Handle::try_current()
         {
             tasks.spawn(fetch);
@@ -128,11 +129,8 @@ mod tests {
     async fn a_fetch_elsewhere_is_waited_for() {
         let (go, steps) = <(Arc<Notify>, Arc<AtomicUsize>)>::default();
         let (task, mut said) = fetch(&go, &steps);
-        task.go_on_alone();
+        let mut elsewhere = task.go_on_alone();
         go.notify_one();
-        assert!(matches!(
-            FetchTask::none().reply(&mut said).await,
-            Ok(FetchReply::Outcome(FetchOutcome::Again))
-        ));
+        assert!(matches!(elsewhere.reply(&mut said).await, Ok(FetchReply::Outcome(FetchOutcome::Again))));
     }
 }

@@ -82,6 +82,11 @@ pub(crate) async fn ask(
     let Some(mut begun) = begun else {
         return Some(FetchOutcome::Alone);
     };
+    if request.is_of_peer {
+        // A peer that waits gets interim answers meanwhile; one that does not read them must not hold up those
+        // that join.
+        begun = begun.go_on_alone();
+    }
     loop {
         let told = tokio::select! {
             biased;
@@ -93,12 +98,12 @@ pub(crate) async fn ask(
         match told {
             Ok(FetchReply::Interim { head, next }) => {
                 // This client may take its time, and the others that wait for the fetch must not.
-                std::mem::replace(&mut begun, FetchTask::none()).go_on_alone();
+                begun = begun.go_on_alone();
                 client.interim(&head).await;
                 said = next;
             }
             Ok(FetchReply::Outcome(start)) => return Some(start),
-            // The fetch ended without an outcome, which is a bug on its core. The request is still served.
+            // The fetch ended without an outcome, which is a bug. The request is still served.
             Err(_) => return Some(FetchOutcome::Alone),
         }
     }
@@ -171,7 +176,7 @@ pub(crate) fn prefetch(core: &Core, request: Arc<Request>) {
     let want = FetchRequest { request, terms: FetchTerms::default(), reply };
     let owner = core.storage.store.owner(want.request.hash);
     if owner == core.index {
-        begin(core, want).go_on_alone();
+        let _ = begin(core, want).go_on_alone();
     } else if core.give(owner, Message::Fetch(Box::new(want))).is_err() {
         // A later request tries again.
         core.count(Counter::CoreRingFull);
@@ -192,8 +197,7 @@ async fn load(want: FetchRequest, entry: Entry, cold: FileRecord, asking: Option
     }
 }
 
-/// Fetches an object from a peer or the origin. Like everything that is not a hit, the request is sent only
-/// after the ready hits have been answered; the processing of the answer waits for ready hits again.
+/// Fetches an object from a peer or the origin. The processing of the answer waits for ready hits.
 async fn fetch(
     want: FetchRequest,
     entry: Entry,

@@ -13,7 +13,7 @@
 use std::{io::Write as _, net::IpAddr};
 
 use wire::http1::{
-    fields::{append_field, entity_tags, is_hop_by_hop},
+    fields::{append_field, entity_tags, is_hop_by_hop, is_hop_by_hop_as},
     head::{Headers, RequestHead, Version},
     known::KnownHeader,
     url::Scheme,
@@ -145,18 +145,17 @@ impl SentFields<'_> {
         let headers = &self.head.headers;
         // If the answer may be stored for all clients, these two fields are written in normalized form, as in
         // the key.
-        let mut meant = |known: KnownHeader, name: &str, beginning: &[u8]| {
+        let mut meant = |known: KnownHeader, beginning: &[u8]| {
             let is_meant = wanted == OriginNeed::Storing
-                && headers.has(known)
-                && !is_hop_by_hop(name, headers)
+                && !is_hop_by_hop_as(Some(known), known.name().as_bytes(), headers)
                 && append_meaning(known, headers, beginning, out);
             if is_meant {
                 out.extend_from_slice(b"\r\n");
             }
             is_meant
         };
-        let is_encoding_meant = meant(KnownHeader::AcceptEncoding, "Accept-Encoding", b"Accept-Encoding: ");
-        let is_language_meant = meant(KnownHeader::AcceptLanguage, "Accept-Language", b"Accept-Language: ");
+        let is_encoding_meant = meant(KnownHeader::AcceptEncoding, b"Accept-Encoding: ");
+        let is_language_meant = meant(KnownHeader::AcceptLanguage, b"Accept-Language: ");
         for (known, name, value) in headers.classified() {
             let skip = match known {
                 Some(KnownHeader::AcceptEncoding) if is_encoding_meant => true,
@@ -214,7 +213,7 @@ impl SentFields<'_> {
                     || is_storing && is_not_keyed(name)
             }
         };
-        !is_kept_here && !is_hop_by_hop(name, &self.head.headers)
+        !is_kept_here && !is_hop_by_hop_as(known, name.as_bytes(), &self.head.headers)
     }
 
     /// Appends those cookies of a line that a fetch for the store sends; returns `false` if there are none.

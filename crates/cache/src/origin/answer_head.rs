@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use wire::http1::{
-    fields::{append_field, is_hop_by_hop, persists},
+    fields::{append_field, is_hop_by_hop_as, persists},
     framing::{Framing, RequestKind, announces_in_vain, response_framing},
     head::{HeadLimits, HeadRule, HeaderSlots, KeptResponse, Progress, ResponseHead, parse_response},
     known::KnownHeader,
@@ -87,7 +87,9 @@ pub(crate) fn interim(head: &ResponseHead<'_, '_>) -> Vec<u8> {
         out.extend_from_slice(part);
     }
     for (known, name, value) in head.headers.classified() {
-        if known != Some(KnownHeader::ContentLength) && !is_hop_by_hop(name, &head.headers) {
+        if known != Some(KnownHeader::ContentLength)
+            && !is_hop_by_hop_as(known, name.as_bytes(), &head.headers)
+        {
             append_field(&mut out, name, value);
         }
     }

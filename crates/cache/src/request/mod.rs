@@ -13,6 +13,8 @@ pub(crate) mod key;
 pub(crate) mod lookup_key;
 pub(crate) mod ports;
 pub(crate) mod query;
+#[cfg(test)]
+pub(crate) mod test_requests;
 
 use std::sync::Arc;
 

@@ -1,7 +1,13 @@
 //! Tests of exchanges whose client leaves, and of exchanges in which request and answer overlap. The sockets
 //! are real. The loop is the test's own, and the tests count its turns where something must happen at once.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    pin::pin,
+    sync::Arc,
+    task::{Context, Waker},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use engine::cores::{mesh::Receiver, watch::Watch};
@@ -16,7 +22,9 @@ use crate::{
     client::{http1, http2, transport::Transport},
     config::{Config, Origin},
     core::{Message, test_core, with_core},
-    request::client_ip::Peer,
+    deliver::downstream::WithoutBody,
+    fetch::{self, in_flight::FetchTerms},
+    request::{client_ip::Peer, test_requests},
 };
 
 /// Turns of the loop that still count as "at once": many, because a busy kernel may deliver a FIN late.
@@ -307,6 +315,31 @@ fn shared_fetches_go_on_for_who_waits() {
         send(&mut origin, "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 4\r\n\r\nboth")
             .await;
         until(&mut second, "both").await;
+    });
+}
+
+/// A peer that reads none of its interim answers is not polled meanwhile; a visitor that joined its fetch is
+/// answered all the same.
+#[test]
+fn a_peer_that_stops_reading_delays_nobody() {
+    run(async {
+        let scene = Scene::new().await;
+        let text = get("/shared", "");
+        let mut request = with_core(|core| {
+            test_requests::request(&text, |key| core.storage.store.hash(key), &core.in_force)
+        });
+        request.is_of_peer = true;
+        let request = Arc::new(request);
+        let mut peer = WithoutBody(|_: &[u8]| ());
+        let asking = pin!(fetch::ask(&request, FetchTerms::default(), &mut peer));
+        assert!(asking.poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        let (mut origin, _) = scene.asked().await;
+        let mut visitor = scene.client().await;
+        send(&mut visitor, &text).await;
+        turns_until(TURNS_NEVER, || false).await;
+        send(&mut origin, "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 4\r\n\r\nboth")
+            .await;
+        until(&mut visitor, "both").await;
     });
 }
 

@@ -118,48 +118,19 @@ fn is_current(heard: &HeadAnswer, meta: &StoredMeta, head: &[u8], bytes: u64) ->
 
 #[cfg(test)]
 mod tests {
-    use std::net::{IpAddr, Ipv4Addr};
-
     use engine::store::Hash;
-    use wire::http1::{
-        framing::Framing,
-        head::{HeadLimits, HeaderSlots, Progress, parse_request},
-    };
 
     use super::*;
     use crate::{
         config::{Config, Origin},
         head::response_head::BLANK,
-        request::{
-            Sender, active_config::ActiveConfig, client_auth::ClientAuth, client_ip::Visitor, key,
-            lookup_key::LookupKey,
-        },
-        site::SiteTable,
+        request::{active_config::ActiveConfig, test_requests},
     };
 
     fn request() -> Arc<Request> {
-        let mut slots = HeaderSlots::new();
-        let bytes = b"HEAD / HTTP/1.1\r\nHost: a\r\n\r\n";
-        let Ok(Progress::Complete((head, head_bytes))) =
-            parse_request(bytes, &mut slots, &HeadLimits::default())
-        else {
-            panic!("a valid head");
-        };
-        let mut key = Vec::new();
-        let site = key::of_request(&head, &SiteTable::default(), &mut key);
-        let keyed =
-            LookupKey { hash: Hash::seeded(&key, 0), primary_bytes: key.len(), site, is_known: false };
         let in_force = ActiveConfig::of_test(Config::new(Origin::http("a", 9)), 1);
-        let client = Visitor::alone(IpAddr::V4(Ipv4Addr::LOCALHOST));
-        Arc::new(Request::new(
-            &head,
-            head_bytes,
-            &key,
-            keyed,
-            Framing::None,
-            Sender { visitor: client, auth: ClientAuth::Plain },
-            &in_force,
-        ))
+        let text = "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n";
+        Arc::new(test_requests::request(text, |key| Hash::seeded(key, 0), &in_force))
     }
 
     #[test]
