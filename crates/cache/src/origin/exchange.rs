@@ -29,6 +29,10 @@ use super::{
 use crate::{config::Limits, log::transaction::Draft, peers::Peer};
 
 /// A request under way, in either protocol.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all requests are of the large variant, and a box would cost each an allocation"
+)]
 pub(super) enum Talk {
     Http1(http1::Talk),
     /// Boxed, so that the enum stays small.
