@@ -8,11 +8,6 @@
 //! ```
 //! Servers are programs: `nighttrain` is started and loaded like its peers. Starting and loading them is
 //! shared with the experiments ([`lab::peers`]), and so is the computation of figures ([`lab::paired`]).
-#![allow(
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
-    reason = "a bench reads clocks and waits for processes; nothing here runs on a loop"
-)]
 
 mod cache;
 mod feed;

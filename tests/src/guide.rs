@@ -8,7 +8,6 @@ use std::process::{Command, Output};
 ///
 /// # Panics
 /// When the page has no commands, or they cannot be started or fail.
-#[expect(clippy::print_stderr, reason = "the runner shows it")]
 pub fn run(page: &str) -> Option<Output> {
     let path = crate::node::source_tree().join("docs/guide").join(page);
     let guide = std::fs::read_to_string(path).expect("a page of the guide");

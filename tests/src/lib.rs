@@ -28,14 +28,6 @@
 //! * [`stat`] reads the program's counters.
 //!
 //! No test depends on the machine's speed: every wait is for an event, and fails after [`PATIENCE`].
-#![allow(
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::print_stderr,
-    reason = "a test's threads may block, ask the time, lock, and stop at the first surprise"
-)]
 
 use std::time::{Duration, Instant};
 

@@ -2,7 +2,6 @@
 //! work.
 //!
 //! No figure is checked here: that needs a quiet machine and `make bench`.
-#![allow(clippy::disallowed_methods, reason = "tests wait for programs")]
 
 mod pressure;
 mod servers;

@@ -1,6 +1,6 @@
 //! Connection slots held by abusive clients: a new legitimate request is still answered, and no response is
 //! cut off.
-#![allow(clippy::expect_used, missing_docs, reason = "a test may fail")]
+#![allow(clippy::expect_used, reason = "a test may fail")]
 
 use std::{convert::Infallible, net::SocketAddr, sync::Arc};
 

@@ -11,8 +11,6 @@
 //! server's build waits for it or contains it. The counting of allocations, which tests need too, is a crate
 //! of its own without dependencies.
 
-#![allow(clippy::expect_used, reason = "a test may fail")]
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use house::{

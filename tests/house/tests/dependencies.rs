@@ -3,8 +3,6 @@
 //! `cargo deny` reads the same file and checks more (advisories, texts of licences), but building it takes
 //! longer than building the servers: `make deny` runs it, while these tests run each time.
 
-#![allow(clippy::expect_used, reason = "a test may fail")]
-
 use std::{collections::BTreeSet, fs};
 
 use house::{licences, metadata, root, sources};

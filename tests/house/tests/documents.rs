@@ -1,8 +1,6 @@
 //! Checks the documents without running anything: links resolve, the make targets that are named exist,
 //! pictures are legible in light and dark mode, and lines are no longer than an editor shows.
 
-#![allow(clippy::expect_used, reason = "a test may fail")]
-
 use std::{
     collections::BTreeSet,
     fs,

@@ -1,7 +1,5 @@
 //! House rules for every crate that the compiler does not check. The reasons: docs/decisions/001-house.md.
 
-#![allow(clippy::expect_used, reason = "a test may fail")]
-
 use std::fs;
 
 use house::{root, sources};
@@ -42,15 +40,38 @@ fn unsafe_is_allowed_in_listed_files_only() {
     }
 }
 
+/// Packages that are nothing but tests. They have the workspace's lints, but for [`TESTS_MAY`].
+const TESTS_ONLY: [&str; 2] = ["tests/Cargo.toml", "tests/house/Cargo.toml"];
+/// Lints that do not hold for tests: they fail by panicking, say what they found, wait, lock and ask the time.
+const TESTS_MAY: [&str; 6] =
+    ["unwrap_used", "expect_used", "print_stdout", "print_stderr", "disallowed_methods", "disallowed_types"];
+
 #[test]
 fn every_crate_takes_the_lints_of_the_workspace() {
     let manifests = sources("Cargo.toml");
     assert!(manifests.len() >= 7, "{manifests:?}");
+    assert!(TESTS_ONLY.iter().all(|only| manifests.iter().any(|(name, _)| name == only)), "{TESTS_ONLY:?}");
     for (name, text) in manifests {
-        let text: String = text.split_whitespace().collect();
-        assert!(text.contains("[lints]workspace=true"), "{name} has lints of its own or none");
-        assert!(text.contains("license.workspace=true"), "{name} has no licence");
+        let squeezed: String = text.split_whitespace().collect();
+        assert!(squeezed.contains("license.workspace=true"), "{name} has no licence");
+        if TESTS_ONLY.contains(&name.as_str()) {
+            let manifest: toml::Table = text.parse().expect("TOML");
+            assert_eq!(manifest["lints"], lints_of_tests(), "{name} has other lints than tests have");
+        } else {
+            assert!(squeezed.contains("[lints]workspace=true"), "{name} has lints of its own or none");
+        }
     }
+}
+
+/// The workspace's lints, without those that do not hold for tests.
+fn lints_of_tests() -> toml::Value {
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).expect("text");
+    let mut manifest: toml::Table = manifest.parse().expect("TOML");
+    let clippy = manifest["workspace"]["lints"]["clippy"].as_table_mut().expect("a table");
+    for lint in TESTS_MAY {
+        assert!(clippy.insert(lint.to_owned(), "allow".into()).is_some(), "the workspace has no lint {lint}");
+    }
+    manifest["workspace"]["lints"].clone()
 }
 
 /// Every dependency has a reason in docs/decisions/002-dependencies.md.

@@ -1,11 +1,5 @@
 //! Runs the public test suite for RFC 9111 against the accelerator: `conformance PAGE` writes the page with
 //! the results.
-#![allow(
-    clippy::expect_used,
-    clippy::print_stderr,
-    clippy::print_stdout,
-    reason = "a program for the terminal, which may stop at the first surprise"
-)]
 
 use std::{fs, process::ExitCode};
 

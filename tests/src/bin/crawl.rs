@@ -1,11 +1,5 @@
 //! Measures what a crawl of thousands of addresses costs the visitors of a site whose origin answers twenty
 //! requests a second: `crawl [--addresses 5000] [--seconds 30] [--pairs 9]`.
-#![allow(
-    clippy::expect_used,
-    clippy::print_stderr,
-    clippy::print_stdout,
-    reason = "a program for the terminal"
-)]
 
 use std::{process::ExitCode, time::Duration};
 

@@ -1,11 +1,4 @@
 //! Attacks every port while honest clients work: `siege run`, `siege attack --feed HOST:PORT …`.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::expect_used,
-    clippy::print_stderr,
-    clippy::print_stdout,
-    reason = "a program for the terminal, which may wait"
-)]
 
 use std::{
     io::Read as _,

@@ -1,11 +1,5 @@
 //! Runs the tables of ambiguous messages against the accelerator: `smuggling` writes the data and the page
 //! with the counts.
-#![allow(
-    clippy::expect_used,
-    clippy::print_stderr,
-    clippy::print_stdout,
-    reason = "a program for the terminal, which may stop at the first surprise"
-)]
 
 use std::{fs, process::ExitCode};
 

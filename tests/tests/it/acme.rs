@@ -2,12 +2,6 @@
 //! for answers that Pebble does not give.
 //!
 //! A test whose program `tests/install-clients.sh` did not install is skipped, and says so.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
-    clippy::expect_used,
-    reason = "a test may block, and stop at the first surprise"
-)]
 
 use std::{
     fs,

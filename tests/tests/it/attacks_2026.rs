@@ -1,13 +1,6 @@
 //! Attacks on caches and proxies that were published in 2025 and 2026, each with its smallest input. Attacks that older
 //! tests already show are in `tests/corpus`, `http2_attacks.rs` and `bad_client.rs`.
 //! A test's comment names the publication.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
-    clippy::expect_used,
-    clippy::print_stderr,
-    reason = "a test may block, lock, print what it measured, and stop at the first surprise"
-)]
 
 use std::{
     collections::HashSet,

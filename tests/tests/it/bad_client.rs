@@ -1,11 +1,6 @@
 //! Clients that send nonsense, too much, too slowly or too cunningly. Each gets one clear answer or a closed
 //! connection, a counter moves, the origin gets no request, and other clients are served as before. Ambiguous
 //! or broken heads and bodies are in `tests/corpus/`.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::expect_used,
-    reason = "a test may block, and stop at the first surprise"
-)]
 
 use std::{thread, time::Duration};
 

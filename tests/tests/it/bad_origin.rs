@@ -1,12 +1,6 @@
 //! An origin on its bad days. Whatever it does, the visitor gets one clear error, or a visibly cut connection
 //! if half an answer is already sent; a counter moves, nothing is stored, and other clients are served as
 //! before.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::expect_used,
-    clippy::print_stderr,
-    reason = "a test may block, and stop at the first surprise"
-)]
 
 use std::{thread, time::Duration};
 

@@ -1,9 +1,4 @@
 //! Bans: as expressions, and as the requests that shops and frameworks send.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::expect_used,
-    reason = "a test may block, and stop at the first surprise"
-)]
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 

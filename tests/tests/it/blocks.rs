@@ -1,10 +1,5 @@
 //! Objects in slices: only requested slices are fetched, versions are never mixed, and whole or in part the
 //! bytes are the origin's.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::expect_used,
-    reason = "a test may block, and stop at the first surprise"
-)]
 
 use std::{
     io,

@@ -1,10 +1,4 @@
 //! Several accelerators that share keys make one fetch.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
-    clippy::expect_used,
-    reason = "a test may block, lock, and stop at the first surprise"
-)]
 
 use std::{
     io::{self, Read as _, Write as _},

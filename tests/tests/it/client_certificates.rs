@@ -1,10 +1,5 @@
 //! Client certificates by site: which clients are accepted, and what the origin is sent. Neither a connection
 //! made for another site nor a stored answer is a way around the rule.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::expect_used,
-    reason = "a test may block, and stop at the first surprise"
-)]
 
 use std::{
     path::{Path, PathBuf},

@@ -3,11 +3,6 @@
 //!
 //! The server runs in the test's process, because a process can only step its own clock. There is one test,
 //! because the clock belongs to the process.
-#![allow(
-    clippy::expect_used,
-    clippy::disallowed_methods,
-    reason = "a test may block, and stop at the first surprise"
-)]
 
 use std::{
     path::Path,

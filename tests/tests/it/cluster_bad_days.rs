@@ -1,12 +1,5 @@
 //! Clusters on bad days: instances that are admitted or refused, streams and buckets that others have made or
 //! restored, and clusters that are full, slow, or unreachable for long.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
-    clippy::expect_used,
-    clippy::print_stdout,
-    reason = "a test may block, say what it saw, and stop at the first surprise"
-)]
 
 use std::{
     fs,

@@ -1,10 +1,5 @@
 //! Shared ACME certificates: several accelerators on a real cluster of three nats-servers share one account
 //! at an authority (Pebble), order each certificate once, and answer each other's challenges.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::expect_used,
-    reason = "a test may block, and stop at the first surprise"
-)]
 
 use std::{
     fs,

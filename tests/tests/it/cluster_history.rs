@@ -7,13 +7,6 @@
 //!              └─┴─┴─ways─▶ three nats-servers                      afterwards: tests::purge_history
 //! ```
 //! `NIGHTTRAIN_SOAK_PURGES` is the number of purges: 60 by default, 1,000 in `make soak`.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
-    clippy::expect_used,
-    clippy::print_stdout,
-    reason = "a test may block, say what came of it, and stop at the first surprise"
-)]
 
 use std::{
     net::SocketAddr,

@@ -6,13 +6,6 @@
 //! ```
 //! No client of any instance gets an answer that was purged before its request began. Where namespaces are
 //! not available, the test says so, and only [`crate::cluster_history`] checks this, on loopback.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
-    clippy::expect_used,
-    clippy::print_stdout,
-    reason = "a test may block, say what came of it, and stop at the first surprise"
-)]
 
 use std::{
     net::SocketAddr,

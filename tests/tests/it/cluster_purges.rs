@@ -1,10 +1,5 @@
 //! Several accelerators and one purge, on a real cluster of three nats-servers that store everything three
 //! times.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::expect_used,
-    reason = "a test may block, and stop at the first surprise"
-)]
 
 use std::{
     sync::atomic::Ordering::SeqCst,

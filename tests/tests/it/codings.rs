@@ -1,11 +1,5 @@
 //! Compression: a stored answer is compressed for clients that accept the coding, once, and its fields always
 //! describe its content.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::expect_used,
-    clippy::print_stderr,
-    reason = "a test may block, and stop at the first surprise"
-)]
 
 use std::{
     io::Read,

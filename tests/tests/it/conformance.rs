@@ -1,7 +1,5 @@
 //! The public suite for RFC 9111, as `make conformance` runs it.
 
-#![allow(clippy::expect_used, reason = "a test may fail")]
-
 use std::fs;
 
 use tests::{

@@ -1,8 +1,6 @@
 //! The tables in `tests/corpus/`: ambiguous requests and answers, and poisoning of one client's answers by
 //! another.
 
-#![allow(clippy::expect_used, reason = "a test may fail")]
-
 use std::fs;
 
 use tests::{

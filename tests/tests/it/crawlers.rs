@@ -1,9 +1,4 @@
 //! Crawlers and unknown clients cost the origin no more than their budget.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::expect_used,
-    reason = "a test may block, and stop at the first surprise"
-)]
 
 use std::fs;
 

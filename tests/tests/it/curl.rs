@@ -1,9 +1,4 @@
 //! A third-party client: curl, with its own behaviour in connections, versions and uploads.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::expect_used,
-    reason = "a test may block, and stop at the first surprise"
-)]
 
 use std::{fs, process::Command};
 

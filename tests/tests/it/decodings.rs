@@ -1,11 +1,5 @@
 //! Decompression: a client that does not accept the coding of an origin's answer gets the content decoded,
 //! once for all such clients. Content that cannot be decoded is sent as it is.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::expect_used,
-    clippy::print_stderr,
-    reason = "a test may block, and stop at the first surprise"
-)]
 
 use std::{
     io::{Read, Write},

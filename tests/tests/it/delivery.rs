@@ -1,10 +1,5 @@
 //! Delivery of bodies: as they arrive, complete, framed as HTTP requires, and to every client that waits for
 //! the same answer.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::expect_used,
-    reason = "a test may block, and stop at the first surprise"
-)]
 
 use std::{sync::Barrier, thread};
 

@@ -6,8 +6,6 @@
 //! container file and executes its steps in a clean root, with this machine's `sh` and `install` in place of
 //! the base image's.
 
-#![allow(clippy::print_stderr, clippy::expect_used, reason = "a test may fail")]
-
 use std::{
     fs,
     io::{BufRead, BufReader},

@@ -2,7 +2,6 @@
 //! separately. curl and h2load are in `tls.rs`, a browser in `edge_pages.rs`.
 //!
 //! A test whose client `tests/install-clients.sh` did not install is skipped, and says so.
-#![allow(clippy::expect_used, reason = "a test may stop at the first surprise")]
 
 use std::{fs, process::Command};
 

@@ -1,6 +1,5 @@
 //! A browser at the accelerator: a page by HTTP/2 with TLS, a chat by WebSocket on a stream of that
 //! connection, and server-sent events as they arrive.
-#![allow(clippy::expect_used, reason = "a test may stop at the first surprise")]
 
 use std::{
     io::{self, Read, Write},

@@ -1,10 +1,4 @@
 //! `nighttrain explain`: why a request was, or was not, answered from the store.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::expect_used,
-    clippy::print_stderr,
-    reason = "a test may block, and stop at the first surprise"
-)]
 
 use std::path::Path;
 

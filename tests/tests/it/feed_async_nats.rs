@@ -1,5 +1,4 @@
 //! Rust's client, async-nats, against our feed.
-#![allow(clippy::expect_used, reason = "a test may fail")]
 
 use std::time::Duration;
 

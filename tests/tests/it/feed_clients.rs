@@ -3,12 +3,6 @@
 //!
 //! A client that `tests/install-clients.sh` did not install is skipped, and the test says so; with
 //! `NIGHTTRAIN_CLIENTS=all` in the environment, that is a failure.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::expect_used,
-    clippy::print_stderr,
-    reason = "a test may wait, fail, and say what it leaves out"
-)]
 
 use std::{
     fs,

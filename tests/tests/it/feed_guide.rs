@@ -3,7 +3,6 @@
 //!
 //! The commands use the ports that the guide names, so they run in a network namespace of their own. That
 //! takes root, or a kernel with unprivileged namespaces; without either, the test says so and does nothing.
-#![allow(clippy::expect_used, clippy::print_stderr, reason = "a test may fail, and says what it leaves out")]
 
 use std::{
     fs,

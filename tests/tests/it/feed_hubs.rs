@@ -1,5 +1,4 @@
 //! Hubs that the feed joins by `leafnodes` of a nats.conf, and after a reload.
-#![allow(clippy::disallowed_methods, clippy::expect_used, reason = "a test may block, and fail")]
 
 use std::time::Duration;
 

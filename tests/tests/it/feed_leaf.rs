@@ -1,5 +1,4 @@
 //! The feed as a leaf node of a real nats-server: clients of ours and of the hub exchange messages.
-#![allow(clippy::disallowed_methods, clippy::expect_used, reason = "a test may block, and fail")]
 
 use std::{
     io::{Read as _, Write as _},

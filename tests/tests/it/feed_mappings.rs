@@ -1,5 +1,4 @@
 //! Mapped subjects, compared with nats-server: both get the same configuration and the same messages.
-#![allow(clippy::expect_used, clippy::print_stderr, reason = "a test may fail, and says what it leaves out")]
 
 use std::{
     collections::BTreeMap,

@@ -1,7 +1,6 @@
 //! Monitoring pages, requested as NATS's tools do: fields, sorting, paging; and the server's own end.
 //!
 //! With `NIGHTTRAIN_FEED_PEER=/path/to/nats-server`, the same requests go to nats-server.
-#![allow(clippy::expect_used, reason = "a test may fail")]
 
 use std::{
     io::{Read as _, Write as _},

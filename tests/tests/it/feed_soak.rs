@@ -6,13 +6,6 @@
 //! a producer began, and stays until the producer has ended in order, must receive all of its messages; any
 //! other consumer must receive a range without a gap. `NIGHTTRAIN_SOAK_SECONDS` is the duration: 20 by
 //! default, 600 in `make soak`.
-#![allow(
-    clippy::expect_used,
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
-    clippy::print_stderr,
-    reason = "a test may fail, wait and lock"
-)]
 
 use std::{
     collections::HashMap,

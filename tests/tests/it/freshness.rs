@@ -1,10 +1,5 @@
 //! Storage of answers: which are stored, for which clients and for how long (RFC 9111), and which are shared
 //! despite cookies.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::expect_used,
-    reason = "a test may block, and stop at the first surprise"
-)]
 
 use tests::{
     Accelerator, Answer, Gate, Next, Request, ScriptedOrigin, eventually, message::date, on_one_core,

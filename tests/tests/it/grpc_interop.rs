@@ -2,7 +2,6 @@
 //!
 //! The program is `tests/clients/grpc`; if `tests/install-clients.sh` did not build it, the test says so and
 //! is skipped.
-#![allow(clippy::expect_used, reason = "a test may stop at the first surprise")]
 
 use std::{
     ffi::OsStr,

@@ -1,10 +1,5 @@
 //! HTTP/2 with a third-party client, hyper's `h2`: many streams at once, small windows, bodies in both
 //! directions, and every way for a stream to end.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::expect_used,
-    reason = "a test may block, and stop at the first surprise"
-)]
 
 use std::{future::Future, time::Duration};
 

@@ -1,10 +1,5 @@
 //! Attacks by HTTP/2 clients: each is a script of frames. The attacker's connection is closed and a counter
 //! with the attack's name moves, while an honest client is answered.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::expect_used,
-    reason = "a test may block, and stop at the first surprise"
-)]
 
 use std::{
     io::{ErrorKind, Read, Write},

@@ -1,10 +1,5 @@
 //! Translation of HTTP/2 requests for an HTTP/1 origin (RFC 9113 §8): each field that HTTP/1 would read in
 //! another way ends its stream, and any other request reaches the origin as exactly one request.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::expect_used,
-    reason = "a test may block, and stop at the first surprise"
-)]
 
 use std::{
     io::{Read, Write},

@@ -1,7 +1,5 @@
 //! A server without requests sleeps: its threads' wake-ups are counted, not timed.
 
-#![allow(clippy::disallowed_methods, clippy::expect_used, reason = "a test may block, and fail")]
-
 use std::{
     fs,
     io::{BufRead, BufReader},

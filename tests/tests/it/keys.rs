@@ -1,10 +1,5 @@
 //! Cache keys: a client cannot change, by anything that it sends, which answer another client gets. The key
 //! decides which stored answer is served, and the origin receives only what the key covers.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::expect_used,
-    reason = "a test may block, and stop at the first surprise"
-)]
 
 use tests::{Accelerator, Answer, ScriptedOrigin, on_one_core, on_one_core_and_on_two};
 

@@ -5,12 +5,6 @@
 //!
 //! `NIGHTTRAIN_SOAK_SECONDS` is the duration: 16 by default, with a hub that is killed every 4 s; 600 in
 //! `make soak`, every 20 s.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::expect_used,
-    clippy::print_stderr,
-    reason = "a test may block and fail, and says what came of it"
-)]
 
 use std::{
     collections::HashMap,

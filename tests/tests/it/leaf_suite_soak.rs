@@ -3,7 +3,6 @@
 //!
 //! `tests/clients/natsgo/reasons.txt` lists the tests that are not run, and why. By default only the short
 //! tests run, in `make soak` all of them.
-#![allow(clippy::expect_used, clippy::print_stdout, reason = "a test may fail, and say what came of it")]
 
 use std::{
     fs,

@@ -1,9 +1,4 @@
 //! From start to end: ports that are taken, a graceful stop, a sudden one, and the admin port meanwhile.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::expect_used,
-    reason = "a test may block, and stop at the first surprise"
-)]
 
 use std::net::TcpListener;
 

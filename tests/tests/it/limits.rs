@@ -1,9 +1,4 @@
 //! Limits: how much and how slowly one connection may send, and how much memory all of them may take.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::expect_used,
-    reason = "a test may block, and stop at the first surprise"
-)]
 
 use std::{
     io::{Read as _, Write as _},

@@ -1,11 +1,5 @@
 //! The transaction log: read live from another process, filtered and grouped, and written to a file; with
 //! readers that die, never read or send nonsense, and clients that try to forge records.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
-    clippy::expect_used,
-    reason = "a test may block, lock, and stop at the first surprise"
-)]
 
 use std::{
     io::{BufRead, BufReader, Read, Write},

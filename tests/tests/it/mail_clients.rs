@@ -1,7 +1,5 @@
 //! Third-party clients of Mailinator and Mailpit, and programs that call sendmail, against the whole program.
 
-#![allow(clippy::expect_used, reason = "a test may fail")]
-
 use std::{
     io::Write,
     process::{Command, Stdio},

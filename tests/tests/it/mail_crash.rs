@@ -3,8 +3,6 @@
 //!
 //! `MAIL_CRASHES=50` is the full run; the suite does a few crashes.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
-
 use std::{
     collections::BTreeSet,
     net::SocketAddr,

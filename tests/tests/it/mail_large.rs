@@ -3,13 +3,6 @@
 //!
 //! `MAIL_LARGE=1` also sends mails that take minutes and gigabytes.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::disallowed_methods,
-    reason = "a test may fail, and wait"
-)]
-
 use std::{
     fs,
     process::Command,

@@ -1,7 +1,5 @@
 //! Memory that mails needed at a peak is returned to the kernel within a minute.
 
-#![allow(clippy::disallowed_methods, clippy::expect_used, reason = "a test may block, and fail")]
-
 use std::{
     fs,
     io::{Read, Write},

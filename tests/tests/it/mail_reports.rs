@@ -1,13 +1,6 @@
 //! Publicly reported bugs of mail servers and readers, each with its smallest input: how the whole program
 //! handles it by SMTP, on its pages and on the interfaces of Mailpit, Mailinator and MailHog.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::disallowed_methods,
-    reason = "a test may fail, and wait"
-)]
-
 use serde_json::Value;
 use tests::{
     client::{Response, fetch},

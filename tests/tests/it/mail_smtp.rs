@@ -1,7 +1,5 @@
 //! The mail service from a sender's side: postfix's smtp-source, swaks, signals, and invalid files.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
-
 use std::{
     io::{BufRead, BufReader, Write},
     net::TcpListener,

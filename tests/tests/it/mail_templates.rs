@@ -1,7 +1,5 @@
 //! Mails look as their sender meant: public templates in a real browser, in our frame and in a bare page.
 
-#![allow(clippy::expect_used, reason = "a test may fail")]
-
 use std::process::Command;
 
 use tests::{

@@ -1,7 +1,5 @@
 //! The mail pages in a real browser, on the whole program.
 
-#![allow(clippy::expect_used, reason = "a test may fail")]
-
 use std::{
     net::{TcpListener, TcpStream},
     process::{Child, Command},

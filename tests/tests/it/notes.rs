@@ -1,10 +1,5 @@
 //! Hit-for-miss: requests for an address whose answers are not stored pass at once, side by side, each with
 //! its own headers.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::expect_used,
-    reason = "a test may block, and stop at the first surprise"
-)]
 
 use std::sync::{
     Arc,

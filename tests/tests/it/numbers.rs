@@ -1,10 +1,5 @@
 //! Extreme numbers from origins and clients: each field that holds a number gets them. Any answer is valid
 //! HTTP or missing, the accelerator keeps running, and the next request is answered.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::expect_used,
-    reason = "a test may block, and stop at the first surprise"
-)]
 
 use tests::{
     Accelerator, Answer, Client, End, Next, Request, ScriptedOrigin, accelerator::Setup, content::content,

@@ -1,9 +1,4 @@
 //! Row A24 of the features: stored objects are listed and searched.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::expect_used,
-    reason = "a test may block, and stop at the first surprise"
-)]
 
 use std::collections::BTreeSet;
 

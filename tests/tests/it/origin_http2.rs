@@ -1,11 +1,5 @@
 //! Rows A10, A11 and A42 of the features: HTTP/2 origins, host names whose addresses change, and servers that
 //! go and come back under load, over either protocol.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
-    clippy::expect_used,
-    reason = "a test may block, and stop at the first surprise"
-)]
 
 use std::{
     fs,

@@ -1,10 +1,5 @@
 //! Rows A10, A11 and A42 of the features: several servers behind one site, and how requests fare when some of
 //! them fail.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::expect_used,
-    reason = "a test may block, and stop at the first surprise"
-)]
 
 use std::{
     collections::HashMap,

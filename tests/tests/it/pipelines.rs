@@ -1,10 +1,5 @@
 //! Requests pipelined on one connection: any mix of hits, misses and passes, with bodies that the socket
 //! takes at once and bodies that it does not, cut at any byte. Each request is answered, whole and in order.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::expect_used,
-    reason = "a test may block, and stop at the first surprise"
-)]
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -1,10 +1,5 @@
 //! Row A16 of the features: WebSockets over HTTP/1.1 and over HTTP/2 streams, with a third-party client and
 //! server; event streams and long polls, unbuffered.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::expect_used,
-    reason = "a test may block, and stop at the first surprise"
-)]
 
 use std::{
     future::Future,

@@ -1,10 +1,5 @@
 //! A store smaller than the requested objects, and readers slower than the writes: all content served is
 //! right, and no client can pin the store.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::expect_used,
-    reason = "a test may block, and stop at the first surprise"
-)]
 
 use std::{net::SocketAddr, time::Duration};
 

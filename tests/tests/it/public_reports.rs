@@ -1,10 +1,5 @@
 //! Bugs that were reported against other caches and proxies, each with its smallest input: what is right here
 //! stays right. Each test's comment names the report (repository#number).
-#![allow(
-    clippy::disallowed_methods,
-    clippy::expect_used,
-    reason = "a test may block, and stop at the first surprise"
-)]
 
 use std::{
     io::Write as _,

@@ -1,10 +1,5 @@
 //! A purge drops a page under every scheme and port that it is stored under (A9): a shop's purge over http
 //! drops the page that visitors get over https, and is not redirected.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::expect_used,
-    reason = "a test may block, and stop at the first surprise"
-)]
 
 use std::{io::Write as _, process::Command};
 

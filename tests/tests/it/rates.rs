@@ -1,9 +1,4 @@
 //! Row A30 of the features: limits on the requests of a client and of its network.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::expect_used,
-    reason = "a test may block, and stop at the first surprise"
-)]
 
 use std::io::Read as _;
 

@@ -1,7 +1,5 @@
 //! Runs the README's two commands: each prints what the README shows.
 
-#![allow(clippy::expect_used, reason = "a test may fail")]
-
 use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},

@@ -2,11 +2,6 @@
 //! and beside it an application with sessions, languages, validators, chunks, redirects and errors. Two
 //! visitors go through all of it; every byte and every relevant header is compared with the origin's own
 //! answer.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::expect_used,
-    reason = "a test may block, and stop at the first surprise"
-)]
 
 use std::{collections::HashMap, path::Path};
 

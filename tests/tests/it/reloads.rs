@@ -1,10 +1,5 @@
 //! Reloads while requests are under way (A34, A12): sites, rules and the CAs of client certificates change at
 //! SIGHUP, no request is lost, and no request is answered by a mix of two configurations.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::expect_used,
-    reason = "a test may block, and stop at the first surprise"
-)]
 
 use std::{
     path::PathBuf,

@@ -1,9 +1,4 @@
 //! Requests of every kind, and their connections.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::expect_used,
-    reason = "a test may block, and stop at the first surprise"
-)]
 
 use tests::{
     Accelerator, Answer, End, Gate, Next, Request, ScriptedOrigin, content::content, on_one_core,

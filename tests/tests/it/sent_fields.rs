@@ -1,10 +1,5 @@
 //! Variants are keyed by the fields that the origin is sent, not by a client's claims (A2). An entity tag
 //! that we have suffixed goes back to the origin in the form that the origin gave out (A10).
-#![allow(
-    clippy::disallowed_methods,
-    clippy::expect_used,
-    reason = "a test may block, and stop at the first surprise"
-)]
 
 use std::net::Ipv4Addr;
 

@@ -1,8 +1,6 @@
 //! `nighttrain serve` as one program: a mail arrives, is announced on the feed, and its page is fresh through
 //! the accelerator at once.
 
-#![allow(clippy::expect_used, reason = "a test may fail")]
-
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpStream},

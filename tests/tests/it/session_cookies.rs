@@ -1,10 +1,5 @@
 //! A session cookie reaches only the visitor for whom the origin set it: not from the store, not with a fetch
 //! that other requests wait for, not by a 304 (A1).
-#![allow(
-    clippy::disallowed_methods,
-    clippy::expect_used,
-    reason = "a test may block, and stop at the first surprise"
-)]
 
 use std::{
     collections::HashSet,

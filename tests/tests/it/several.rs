@@ -1,9 +1,4 @@
 //! Accelerators in a cluster for the tests: an origin of numbered pages, and cluster-wide purges.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::expect_used,
-    reason = "a test may block, and stop at the first surprise"
-)]
 
 use std::{
     path::Path,

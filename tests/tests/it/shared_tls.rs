@@ -1,10 +1,5 @@
 //! One table of certificates for all servers of a process (A12): the accelerator, the feed, mail's SMTP and
 //! pages, the admin server; and all present the new certificate after a reload.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::expect_used,
-    reason = "a test may block, and stop at the first surprise"
-)]
 
 use std::{
     io::{BufRead, BufReader, Write},

@@ -1,10 +1,5 @@
 //! Resources that one client cannot take from the others through the accelerator: the origin's connections,
 //! loop turns, memory.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::expect_used,
-    reason = "a test may block, and stop at the first surprise"
-)]
 
 use std::time::{Duration, Instant};
 

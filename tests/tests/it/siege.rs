@@ -1,7 +1,5 @@
 //! Short runs of `make siege`: several attackers at once, with honest clients beside them.
 
-#![allow(clippy::expect_used, reason = "a test may fail")]
-
 use std::process::Command;
 
 /// Runs a siege and checks memory, acknowledged messages and mails, and that each limit that was reached is

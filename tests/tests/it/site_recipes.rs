@@ -1,11 +1,6 @@
 //! The recipes of `docs/guide/sites.md`, each as written there, before an origin that knows its visitors by a
 //! cookie: rows A34 and A35 of the features. The origin marks every answer as public, like programs that
 //! never ran behind a cache; only the recipe keeps the visitors apart.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::expect_used,
-    reason = "a test may block, and stop at the first surprise"
-)]
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 

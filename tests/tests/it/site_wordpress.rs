@@ -1,11 +1,6 @@
 //! The WordPress recipe of `docs/guide/sites.md`, as written there, before Debian's WordPress with its
 //! database: rows A34 and A35 of the features. WordPress alone decides which visitors are known and which
 //! pages are fresh.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::expect_used,
-    reason = "a test may block, and stop at the first surprise"
-)]
 
 use tests::{
     Accelerator, Request, Response,

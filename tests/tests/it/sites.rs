@@ -1,10 +1,5 @@
 //! Row A34 of the features: several sites behind one accelerator, each with its rules; row A35: cookies under
 //! these rules.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::expect_used,
-    reason = "a test may block, and stop at the first surprise"
-)]
 
 use std::io::Write as _;
 

@@ -1,10 +1,5 @@
 //! Pages that take the origin as long as their lifetime: clients that wait for the same page get it together,
 //! and no client gets another's page.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::expect_used,
-    reason = "a test may block, and stop at the first surprise"
-)]
 
 use std::{
     sync::{

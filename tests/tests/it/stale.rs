@@ -2,11 +2,6 @@
 //! fails (RFC 5861), and is revalidated if it has a validator (RFC 9111 §4.3).
 //!
 //! An answer with `max-age=10` and `Age: 20` is stale on arrival, so that no test has to wait.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::expect_used,
-    reason = "a test may block, and stop at the first surprise"
-)]
 
 use std::{
     sync::{

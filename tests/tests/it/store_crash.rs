@@ -2,12 +2,6 @@
 //! the file are served without a request to the origin.
 //!
 //! `STORE_KILLS=100` is the full run (`make soak`); the suite does a few kills.
-#![allow(
-    clippy::expect_used,
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
-    reason = "a test may block, lock, and stop at the first surprise"
-)]
 
 use std::{
     sync::{

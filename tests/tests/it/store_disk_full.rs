@@ -3,12 +3,6 @@
 //!
 //! The file system has a few MiB and is in a mount namespace of its own: the test runs itself again inside
 //! it.
-#![allow(
-    clippy::expect_used,
-    clippy::disallowed_methods,
-    clippy::print_stderr,
-    reason = "a test may block, say what it cannot do, and stop at the first surprise"
-)]
 
 use std::{io::Write, path::Path, process::Command};
 

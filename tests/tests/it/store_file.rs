@@ -1,6 +1,5 @@
 //! The accelerator with a file: after an orderly stop and after kill -9, flushed pages are served without a
 //! request to the origin, and purged pages do not come back.
-#![allow(clippy::expect_used, reason = "a test may stop at the first surprise")]
 
 use std::path::Path;
 

@@ -1,6 +1,5 @@
 //! Objects larger than a segment, and larger than memory, on the accelerator's file: stored in parts and
 //! served from parts, whole or in ranges, before and after a restart; never with a wrong byte.
-#![allow(clippy::expect_used, reason = "a test may stop at the first surprise")]
 
 use std::path::Path;
 

@@ -1,10 +1,5 @@
 //! A store whose file takes long to read at the start: meanwhile the accelerator answers as if the file were
 //! empty, and everything stored or purged meanwhile holds.
-#![allow(
-    clippy::expect_used,
-    clippy::disallowed_methods,
-    reason = "a test may block, and stop at the first surprise"
-)]
 
 use std::{
     os::unix::fs::FileExt,

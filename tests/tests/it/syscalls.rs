@@ -1,11 +1,5 @@
 //! System calls of a hit: one read and one write, besides its share of waits. strace counts them on a run of
 //! known length.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::expect_used,
-    clippy::print_stderr,
-    reason = "a test may block, and stop at the first surprise"
-)]
 
 use std::{
     collections::BTreeMap,

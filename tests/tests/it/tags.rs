@@ -1,10 +1,5 @@
 //! Rows A9 and A37 of the features: purges by tags, soft purges, and purges of everything, as shops and
 //! frameworks send them.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::expect_used,
-    reason = "a test may block, and stop at the first surprise"
-)]
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 

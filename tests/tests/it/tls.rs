@@ -1,10 +1,5 @@
 //! TLS with clients (A12): curl and h2load as clients, certificates by name, new certificates while requests
 //! are under way, and connections that do not speak TLS.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::expect_used,
-    reason = "a test may block, and stop at the first surprise"
-)]
 
 use std::{
     io::{Read, Write},

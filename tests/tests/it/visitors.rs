@@ -1,9 +1,4 @@
 //! Row A15 of the features: the client's address behind proxies; the PROXY protocol; a Unix socket.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::expect_used,
-    reason = "a test may block, and stop at the first surprise"
-)]
 
 use std::{
     io::{Read as _, Write as _},

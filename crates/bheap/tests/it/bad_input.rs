@@ -1,5 +1,4 @@
 //! Behaviour of queues when the storage is full, the page size is odd, or a comparison panics.
-#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "tests fail by panicking")]
 
 use bheap::blocks::Arena;
 use bheap::layout::PageSizeError;

@@ -2,8 +2,6 @@
 //!
 //! `BHEAP_ITEMS=16000000` sets the number of items of every sequence; by default it is a million in one of
 //! them, fewer in the others.
-#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "tests fail by panicking")]
-#![allow(clippy::print_stderr, reason = "a test says what it counted")]
 
 use bheap::blocks::{Arena, TracedBlocks};
 use bheap::indexed::Entry;

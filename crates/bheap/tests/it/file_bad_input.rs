@@ -1,6 +1,5 @@
 //! Invalid files and arguments: each gives one clear error, and nothing is overwritten.
 #![cfg(feature = "std")]
-#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 
 use bheap::file::{BLOCK_BYTES, Fault, FileError, FileHeap, FileLayout, FileRows, Item};
 use bheap::layout::{Binary, Dary, PageLayout};

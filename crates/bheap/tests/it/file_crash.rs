@@ -3,8 +3,6 @@
 //! `BHEAP_CRASH_ROUNDS` sets the number of rounds. (Failures of the *machine* are tested on a faulty disk,
 //! beside the code: after a kill the kernel still has all written bytes.)
 #![cfg(feature = "std")]
-#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
-#![allow(clippy::disallowed_methods, reason = "waits for a random time before it kills")]
 
 use bheap::BinaryHeap;
 use bheap::file::FileHeap;

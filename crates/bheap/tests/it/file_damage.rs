@@ -1,6 +1,5 @@
 //! Damaged queue files: an error or the right content, never a wrong one and never a panic.
 #![cfg(feature = "std")]
-#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 
 use bheap::Heap;
 use bheap::file::{BLOCK_BYTES, Disk, Fault, FileHeap, FileLayout, FileRows, StoredItem};

@@ -2,9 +2,6 @@
 //!
 //! `BHEAP_CRASH_ROUNDS` sets the number of kills; the default is twelve.
 #![cfg(feature = "std")]
-#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
-#![allow(clippy::disallowed_methods, reason = "waits for a random time before it kills")]
-#![allow(clippy::print_stderr, reason = "says how often it struck where")]
 
 use bheap::Handle;
 use bheap::file::FileTimers;

@@ -1,6 +1,5 @@
 //! Page queues in damaged, foreign and absurd files: an error or the right content, never a panic.
 #![cfg(feature = "std")]
-#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 
 use bheap::file::{BLOCK_BYTES, Disk, Fault, FileError, FileHeap, FileQueue, FileTimers};
 use bheap::layout::Binary;

@@ -1,6 +1,5 @@
 //! A queue in a file compared with its twin in memory: random operations, reopened at random checkpoints.
 #![cfg(feature = "std")]
-#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 
 use bheap::BinaryHeap;
 use bheap::file::{FileHeap, FileLayout, Item};

@@ -1,7 +1,5 @@
 //! Runs the seeds of the fuzz target through the target's own check.
 
-#![allow(clippy::expect_used, reason = "a test may fail")]
-
 #[path = "../../../../fuzz/checks/cut.rs"]
 mod cut;
 #[path = "../../../../fuzz/checks/queue_file.rs"]

@@ -2,7 +2,6 @@
 //! garbage.
 //!
 //! `BHEAP_STEPS=100000000` sets the number of operations.
-#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "tests fail by panicking")]
 
 use bheap::{Handle, HandleQueue, IndexedHeap, LazyQueue, Refusal, StaleHandle};
 use std::collections::BTreeSet;

@@ -1,6 +1,13 @@
 //! The queues from outside: compared with slow twins, in files, and killed.
 //!
 //! All tests are one program, because each program is linked by itself; each file is one subject.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stderr,
+    clippy::disallowed_methods,
+    reason = "a test may fail, wait, and say what it counted"
+)]
 
 mod bad_input;
 mod bounded;

@@ -1,8 +1,6 @@
 //! Memory of the queues in relation to the bytes of the queued items.
 //!
 //! `BHEAP_ITEMS=4000000` sets a larger number of items than the default.
-#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "tests fail by panicking")]
-#![allow(clippy::print_stderr, reason = "a test says what it counted")]
 
 use bheap::{Handle, HandleQueue, LazyQueue, PageQueue};
 

@@ -1,7 +1,6 @@
 //! Every queue compared with the textbook heap: equal operations give equal results.
 //!
 //! `BHEAP_STEPS=100000000` sets the number of operations.
-#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "tests fail by panicking")]
 
 use bheap::{BHeap, BinaryHeap, PageQueue};
 

@@ -1,5 +1,4 @@
 //! The bounded listener with real sockets: deadlines, eviction and waiting.
-#![allow(clippy::expect_used, missing_docs, reason = "a test may fail")]
 
 use std::{net::SocketAddr, time::Duration};
 

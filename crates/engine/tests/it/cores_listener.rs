@@ -1,9 +1,4 @@
 //! Listeners share a port among the cores of a process and with no other process.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "what goes wrong in a test's own helpers fails the test"
-)]
 
 use std::{
     io::{self, ErrorKind},

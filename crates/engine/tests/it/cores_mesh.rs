@@ -1,9 +1,4 @@
 //! The mesh: everything arrives once and in order, sleepers wake, and a full ring refuses.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "what goes wrong in a test's own helpers fails the test"
-)]
 
 use std::{rc::Rc, time::Duration};
 

@@ -1,6 +1,4 @@
 //! Cores start, are pinned, drain, and fail loudly.
-#![allow(clippy::disallowed_methods, reason = "a test may block a loop to see what happens")]
-#![allow(clippy::unwrap_used, reason = "what goes wrong in a test's own helpers fails the test")]
 
 use std::{
     sync::{

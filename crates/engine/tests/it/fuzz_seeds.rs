@@ -1,7 +1,5 @@
 //! The seeds of the fuzz targets, run through the same checks as the targets.
 
-#![allow(clippy::expect_used, reason = "a test may fail")]
-
 #[path = "../../../../fuzz/checks/cut.rs"]
 mod cut;
 #[path = "../../../../fuzz/checks/engine_log.rs"]

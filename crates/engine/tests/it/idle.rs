@@ -1,7 +1,5 @@
 //! Idle loops and helpers sleep in the kernel without waking, and handle a new event as fast as ever. The
 //! test counts the wake-ups of the process's threads, by their names.
-#![allow(clippy::disallowed_methods, reason = "a test may block")]
-#![allow(clippy::unwrap_used, reason = "what goes wrong in a test's own helpers fails the test")]
 
 use std::{
     fs,

@@ -1,10 +1,5 @@
 //! Real files: past the page cache, through it, and as a mapping with known residency.
 #![cfg(not(feature = "loom"))]
-#![allow(
-    clippy::unwrap_used,
-    clippy::disallowed_types,
-    reason = "a test stops at what it did not expect, and may lock"
-)]
 
 use std::{fs::File, os::unix::fs::FileExt, path::PathBuf};
 

@@ -1,10 +1,5 @@
 //! Reads by helpers, from a disk in memory that can be slow, fail, return wrong bytes, or hang.
 #![cfg(not(feature = "loom"))]
-#![allow(
-    clippy::unwrap_used,
-    clippy::disallowed_types,
-    reason = "a test stops at what it did not expect, and may lock"
-)]
 
 use std::{
     collections::HashMap,

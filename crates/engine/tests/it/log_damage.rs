@@ -1,7 +1,5 @@
 //! Damage, and disks that refuse: no wrong bytes, no hang, always an answer.
 
-#![allow(clippy::unwrap_used, reason = "a test may fail")]
-
 use std::{collections::HashMap, io, sync::Arc};
 
 use engine::log::{

@@ -1,7 +1,5 @@
 //! The log on a real file: written by its helpers, read, reopened; and the files that it must refuse.
 
-#![allow(clippy::unwrap_used, reason = "a test may fail")]
-
 use std::{
     fs,
     os::unix::fs::FileExt,

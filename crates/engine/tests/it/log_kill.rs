@@ -3,9 +3,6 @@
 //! `LOG_KILLS` sets how often. The child is this test itself: it appends records to the file, ends some, and
 //! writes to its standard output which have been acknowledged.
 
-#![allow(clippy::unwrap_used, reason = "a test may fail")]
-#![allow(clippy::print_stdout, reason = "the child says what was acknowledged")]
-
 use std::{
     collections::{BTreeMap, HashSet},
     io::{BufRead, BufReader, Write},

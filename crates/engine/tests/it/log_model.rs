@@ -5,8 +5,6 @@
 //! be absent, and every record must equal what was written, byte for byte. `LOG_RUNS` and `LOG_FLIPS` set the
 //! number of runs and flipped bits (`make soak`).
 
-#![allow(clippy::unwrap_used, reason = "a test may fail")]
-
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     sync::Arc,

@@ -1,6 +1,13 @@
 //! Integration tests of the engine: cores, reads and writes of files, the log, the store, the meter.
 //!
 //! They form one program, because each test program is linked separately; each file has one subject.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "a test may fail, wait and lock"
+)]
 
 mod bounded;
 mod common;

@@ -1,5 +1,4 @@
 //! The text of a scrape, and the rows that the program prints.
-#![allow(clippy::unwrap_used, reason = "what goes wrong in a test's own helpers fails the test")]
 
 use std::sync::Arc;
 

@@ -1,6 +1,5 @@
 //! Contracts of the store's functions, one at a time.
 #![cfg(not(feature = "loom"))]
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test stops at what it did not expect")]
 
 use std::sync::Arc;
 

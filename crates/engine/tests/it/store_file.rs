@@ -2,7 +2,6 @@
 //! many times larger than the memory.
 
 #![cfg(not(feature = "loom"))]
-#![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use std::{collections::BTreeSet, path::Path, time::Duration};
 
@@ -94,7 +93,6 @@ fn find(shard: &mut Shard, log: &Log, number: u32, now_s: u32) -> Option<(Vec<u8
     Some((found, object.sequence()))
 }
 
-#[expect(clippy::disallowed_methods, reason = "a test may sleep")]
 fn until(come_true: impl Fn() -> bool) {
     for _ in 0..60_000 {
         if come_true() {

@@ -1,7 +1,6 @@
 //! Newer heads on the file: an object is restored with its latest head and its body, or not at all.
 
 #![cfg(not(feature = "loom"))]
-#![allow(missing_docs, clippy::unwrap_used, reason = "a test may fail")]
 
 use std::sync::Arc;
 

@@ -7,7 +7,6 @@
 //!   store      a small probation            a large one: objects that come back enlarge it
 //! ```
 #![cfg(not(feature = "loom"))]
-#![allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -1,6 +1,5 @@
 //! The index compared with a map, with many similar hashes, visits, and reused pages.
 #![cfg(not(feature = "loom"))]
-#![allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
 use std::collections::HashMap;
 

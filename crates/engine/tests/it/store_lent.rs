@@ -1,7 +1,5 @@
 //! Bytes lent to a socket arrive unchanged, even if the memory is reused.
 #![cfg(not(feature = "loom"))]
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test stops at what it did not expect")]
-#![allow(clippy::disallowed_methods, reason = "a test may block")]
 
 use std::{
     io::Read,

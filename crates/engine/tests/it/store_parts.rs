@@ -5,7 +5,6 @@
 //! the number of seeded runs (`make soak`).
 
 #![cfg(not(feature = "loom"))]
-#![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use std::{collections::BTreeMap, sync::Arc};
 

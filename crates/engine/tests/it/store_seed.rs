@@ -1,7 +1,5 @@
 //! The seed of a store's hash: clients cannot choose keys that share a bucket, and a file keeps its own seed.
 
-#![allow(missing_docs, clippy::unwrap_used, reason = "a test may fail")]
-
 use std::time::Duration;
 
 use engine::store::{

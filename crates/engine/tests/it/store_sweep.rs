@@ -1,6 +1,5 @@
 //! A walk through a shard in bounded steps, while the index grows and shrinks.
 #![cfg(not(feature = "loom"))]
-#![allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
 use std::{
     cell::RefCell,

@@ -1,7 +1,6 @@
 //! Owners and readers on separate threads: every byte that is read, in an epoch or under a pin that outlives
 //! the segment's use, belongs to one object that was stored under that key.
 #![cfg(not(feature = "loom"))]
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test stops at what it did not expect")]
 
 use std::{
     sync::{

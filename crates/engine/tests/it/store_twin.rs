@@ -5,7 +5,6 @@
 //! object that was unlinked, expired or never completed is not found; a pinned object reads as it did when it
 //! was pinned.
 #![cfg(not(feature = "loom"))]
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test stops at what it did not expect")]
 
 use std::{collections::HashMap, sync::Arc};
 

@@ -1,8 +1,6 @@
 //! Tests of which producers a slow consumer holds and for how long, with a simulated clock, on a core without
 //! sockets.
 
-#![allow(clippy::expect_used, reason = "a test may fail")]
-
 use std::{net::SocketAddr, rc::Rc, time::Duration};
 
 use crate::{

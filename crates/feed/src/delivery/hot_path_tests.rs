@@ -1,8 +1,6 @@
 //! Test that relaying messages allocates nothing in steady state: allocations are counted on the loop's own
 //! thread, over real sockets.
 
-#![allow(clippy::expect_used, reason = "a test may fail")]
-
 use std::{
     io::{Read, Write},
     net::{SocketAddr, TcpStream},

@@ -270,8 +270,6 @@ fn subscriptions(core: &Core, from: u32, wanted: &SubscriptionFilter) -> Piece<L
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::expect_used, reason = "a test may fail")]
-
     use std::net::SocketAddr;
 
     use super::*;

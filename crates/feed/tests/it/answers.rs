@@ -1,6 +1,5 @@
 //! Clients that make the server answer and do not read the answers: their pending bytes are bounded, and the
 //! clients are cut off. Clients that read late are only paused.
-#![allow(clippy::expect_used, reason = "a test may fail")]
 
 use std::{
     io::{Read, Write},

@@ -1,6 +1,5 @@
 //! Consumers that do not read, producers that stop, clients that vanish: the server handles them, and no
 //! other client is disturbed.
-#![allow(clippy::expect_used, reason = "a test may fail")]
 
 use std::{thread, time::Duration};
 

@@ -1,8 +1,6 @@
 //! Replays the seeds of the fuzz target through the target's check. Targets that need the crate's private
 //! names are replayed in `src/fuzzing`.
 
-#![allow(clippy::expect_used, reason = "a test may fail")]
-
 #[path = "../../../../fuzz/checks/nats_conf.rs"]
 mod nats_conf;
 #[path = "../../../../fuzz/checks/seeds.rs"]

@@ -1,5 +1,4 @@
 //! Cost of monitoring for the loops: counted, not timed.
-#![allow(clippy::expect_used, reason = "a test may fail")]
 
 use std::{
     io::{Read as _, Write as _},

@@ -1,6 +1,7 @@
 //! The feed from outside, over sockets.
 //!
 //! All tests are one program, because each test program is linked separately; each file covers one subject.
+#![allow(clippy::expect_used, clippy::disallowed_methods, reason = "a test may fail and wait")]
 
 mod accounts;
 mod answers;

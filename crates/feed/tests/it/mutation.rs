@@ -1,6 +1,5 @@
 //! Damaged conversations, against a server that also serves an honest pair: the pair loses nothing, and
 //! afterwards nothing of the damaged connections is left.
-#![allow(clippy::expect_used, reason = "a test may fail")]
 
 use std::{
     io::{Read, Write},

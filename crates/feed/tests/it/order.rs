@@ -1,6 +1,5 @@
 //! Each message arrives once, whole and in order, on any number of loops; queue groups share messages;
 //! requests are answered or get 503 (no responders).
-#![allow(clippy::expect_used, reason = "a test may fail")]
 
 use std::{collections::BTreeMap, thread};
 

@@ -1,5 +1,4 @@
 //! Messages that the program itself publishes, on subjects reserved for it.
-#![allow(clippy::expect_used, reason = "a test may fail")]
 
 use std::time::Duration;
 

@@ -1,5 +1,4 @@
 //! Behind a proxy: the client's address is the one in the PROXY header, on every listener.
-#![allow(clippy::expect_used, reason = "a test may fail")]
 
 use std::{
     io::{Read, Write},

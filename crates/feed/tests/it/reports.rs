@@ -1,5 +1,4 @@
 //! Public reports about NATS, and security advisories, each with its smallest input.
-#![allow(clippy::expect_used, reason = "a test may fail")]
 
 use std::{
     io::{Read, Write},

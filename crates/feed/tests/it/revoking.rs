@@ -1,6 +1,5 @@
 //! A reload takes away rights that are no longer granted, from connected clients too, on all cores or on
 //! none.
-#![allow(clippy::expect_used, reason = "a test may fail")]
 
 use feed::{
     Config, Counter, Server,

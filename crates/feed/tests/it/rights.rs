@@ -1,5 +1,4 @@
 //! Permissions, queue groups and allowed responses work as in nats-server 2.15.2.
-#![allow(clippy::expect_used, reason = "a test may fail")]
 
 use std::path::Path;
 

@@ -1,5 +1,4 @@
 //! Memory that all clients together make the server hold is bounded, whatever the limits of each client.
-#![allow(clippy::expect_used, reason = "a test may fail")]
 
 use std::{
     io::{Read, Write},

@@ -1,5 +1,4 @@
 //! Requests in the system account, as nats-server's tools send them.
-#![allow(clippy::expect_used, reason = "a test may fail")]
 
 use std::{net::SocketAddr, sync::Arc};
 

@@ -1,6 +1,5 @@
 //! One client's operations cost much: other clients still get their turns in between, on its core and on
 //! others.
-#![allow(clippy::expect_used, reason = "a test may fail")]
 
 use std::{
     sync::{

@@ -1,5 +1,4 @@
 //! Cost of WebSocket connections for other clients: frames, and unfinished messages.
-#![allow(clippy::expect_used, reason = "a test may fail")]
 
 use std::{
     io::{Read, Write},

@@ -1,5 +1,4 @@
 //! Answers of the server, byte for byte, and whether it then closes: as nats-server 2.15.2 does on the wire.
-#![allow(clippy::expect_used, reason = "a test may fail")]
 
 use std::{io::Write, time::Duration};
 

@@ -1,5 +1,4 @@
 //! TLS and WebSocket: the same conversations over each of them, and handshakes that must fail.
-#![allow(clippy::expect_used, reason = "a test may fail")]
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 

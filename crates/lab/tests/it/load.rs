@@ -1,11 +1,5 @@
 //! The load generator against servers with planted faults: it must report these faults, and no others.
 
-#![allow(
-    clippy::disallowed_methods,
-    clippy::unwrap_used,
-    reason = "test servers sleep and read clocks, and a test may fail"
-)]
-
 use std::{
     io::{Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},

@@ -1,10 +1,4 @@
 //! The lab as a program, `nighttrain lab`: its list, its runs, its output and its refusals.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::expect_used,
-    missing_docs,
-    reason = "a test of a process waits, and may fail"
-)]
 
 use std::process::{Command, Stdio};
 

@@ -1,7 +1,5 @@
 //! Counts the allocations of a steady SMTP session per mail, on the thread that acts as the core.
 
-#![allow(clippy::expect_used, reason = "a test may fail")]
-
 use std::{net::Ipv4Addr, rc::Rc, sync::Arc};
 
 use allocations::{Allocations, CountingAllocator};

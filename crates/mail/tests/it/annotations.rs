@@ -1,7 +1,5 @@
 //! Read flags and tags: stored beside their mail, restored after a kill, and deleted with the mail.
 
-#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
-
 use std::{collections::BTreeMap, sync::Arc};
 
 use crate::common::{HERE, ask, config, first_processor, inbox};

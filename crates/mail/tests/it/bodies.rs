@@ -1,8 +1,6 @@
 //! A body that many mails share is stored once, and each mail is still whole: while it arrives, after the
 //! mail with the stored body is deleted, after a restart, and after segments were gathered.
 
-#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
-
 use crate::common::{HERE, ask, config, drain, first_processor, inbox, list};
 use mail::{
     Config, Mailstore, Server,

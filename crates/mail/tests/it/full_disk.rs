@@ -1,9 +1,6 @@
 //! A full disk: senders get a temporary error, stored mail stays readable, a refused mail is never listed,
 //! and mail is accepted again once there is space.
 
-#![allow(missing_docs, clippy::unwrap_used, reason = "a test may fail")]
-#![allow(clippy::disallowed_methods, reason = "a test waits, on no loop")]
-
 use std::{sync::Arc, thread, time::Duration};
 
 use crate::common::{config, drain, first_processor, greeted, inbox, subjects};

@@ -1,7 +1,5 @@
 //! `delete=5m`: a mail with an earlier expiry also expires after a crash, and does not come back.
 
-#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
-
 use std::sync::Arc;
 
 use crate::common::{HERE, ask, config, inbox, list};

@@ -1,7 +1,5 @@
 //! Mails by the HTTP API: bans and rates apply to the client, and `Received` names its address.
 
-#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
-
 use std::{
     io::{Read, Write},
     net::{TcpListener, TcpStream},

@@ -1,8 +1,5 @@
 //! Large mails: stored in parts, and either whole or absent, however the connection or the process ends.
 
-#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
-#![allow(clippy::disallowed_methods, reason = "a test waits, on no loop")]
-
 use std::{os::unix::fs::FileExt, sync::Arc, thread, time::Duration};
 
 use crate::common::{Client, HERE, ask, config, drain, first_processor, greeted, inbox, list, subjects};

@@ -1,8 +1,6 @@
 //! M15: a mail to many recipients is one mail over all inboxes, and a mail of its own in each inbox: also
 //! after a kill, and with another number of cores.
 
-#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
-
 use std::sync::Arc;
 
 use crate::common::{HERE, ask, config, drain, first_processor, greeted, inbox, list};

@@ -5,9 +5,6 @@
 //! loss a service is started on what the disk kept. The seed decides after which write the power fails and
 //! what is lost; the threads' schedule decides what the senders have sent by then.
 
-#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
-#![allow(clippy::disallowed_types, reason = "a test's disk, on no loop")]
-
 use std::{
     collections::BTreeSet,
     io,

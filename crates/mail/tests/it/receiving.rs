@@ -1,7 +1,5 @@
 //! Receiving over real sockets: replies, stored mails, and mails restored by a restart.
 
-#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
-
 use std::{io::Write, net::SocketAddr, sync::Arc, time::Duration};
 
 use crate::common::{

@@ -1,7 +1,5 @@
 //! A store that is started again and again: each run begins new segments, and mails in the old ones stay.
 
-#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
-
 use crate::common::{HERE, ask, config, drain, first_processor};
 use mail::{
     Config, Server,

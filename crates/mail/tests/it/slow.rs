@@ -1,8 +1,6 @@
 //! Clients that send a byte at a time, and clients that take all connections: each holds a connection for a
 //! limited time, and an address has a limited share of them.
 
-#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
-
 use std::{
     io::{BufReader, ErrorKind, Read, Write},
     net::{SocketAddr, TcpStream},

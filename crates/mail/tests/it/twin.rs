@@ -1,7 +1,5 @@
 //! The real store beside its slow twin: both get the same deliveries, listings and deletions, and must agree.
 
-#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
-
 use std::{collections::HashMap, sync::Arc};
 
 use crate::common::{HERE, ask, config, drain, first_processor};

@@ -1,8 +1,6 @@
 //! A mail file of format version 1, written before version 2 existed (`tests/fixtures/version-1`): its mails
 //! are still needed, so every later program opens the file and continues it.
 
-#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
-
 use std::{fs::File, os::unix::fs::FileExt, path::Path, time::Duration};
 
 use crate::common::{HERE, ask, config, drain, inbox, list, subjects};

@@ -1,10 +1,4 @@
 //! The configuration: precedence of its sources, the printed form, and the error for each mistake.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::expect_used,
-    missing_docs,
-    reason = "a test of a process waits, and may fail"
-)]
 
 use crate::support::{configuration, program, run};
 

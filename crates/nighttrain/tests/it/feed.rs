@@ -1,10 +1,4 @@
 //! `nighttrain feed` as a program: its flags, its errors, and its own client commands against it.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::expect_used,
-    missing_docs,
-    reason = "a test of a process waits, and may fail"
-)]
 
 use crate::support::{program, run};
 

@@ -1,10 +1,4 @@
 //! `nighttrain lab` starts the program `nighttrain-lab` beside it, and reports an error if there is none.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::expect_used,
-    missing_docs,
-    reason = "a test of a process waits, and may fail"
-)]
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 

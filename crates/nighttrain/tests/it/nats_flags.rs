@@ -1,10 +1,4 @@
 //! `nighttrain feed` with nats-server's own flags and configuration files.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::expect_used,
-    missing_docs,
-    reason = "a test of a process waits, and may fail"
-)]
 
 use std::{
     fs,

@@ -1,10 +1,4 @@
 //! Clients that hold connections of the admin port, monitoring and the mail pages do not keep others out.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::expect_used,
-    missing_docs,
-    reason = "a test of a process waits, and may fail"
-)]
 
 use std::{
     io::{BufRead, BufReader, Read, Write},

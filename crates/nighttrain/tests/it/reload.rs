@@ -1,10 +1,4 @@
 //! SIGHUP to `serve` reloads what each server reloads on its own.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::expect_used,
-    missing_docs,
-    reason = "a test of a process waits, and may fail"
-)]
 
 use std::{
     io::{BufRead, BufReader, Write},

@@ -1,10 +1,4 @@
 //! The program as a process: ports, signals, and commands that query it.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::expect_used,
-    missing_docs,
-    reason = "a test of a process waits, and may fail"
-)]
 
 use crate::support::{Running, configuration, program, run};
 use rustix::process::Signal;

@@ -1,10 +1,4 @@
 //! Effect of each signal on a running program: a few are requests, and no other ends it.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::expect_used,
-    missing_docs,
-    reason = "a test of a process waits, and may fail"
-)]
 
 use std::{
     io::{BufRead, BufReader, Read, Write},

@@ -1,10 +1,4 @@
 //! The command line: its output and its errors.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::expect_used,
-    missing_docs,
-    reason = "a test of a process waits, and may fail"
-)]
 
 use crate::support::{program, run};
 

@@ -1,5 +1,4 @@
 //! Tests of filter expressions: their meaning, their printed form, and the errors of invalid ones.
-#![allow(clippy::expect_used, reason = "a test may fail")]
 
 use std::fmt::Write as _;
 

@@ -1,6 +1,5 @@
 //! The leaf node protocol compared with its slow twin, split at every byte, and the encoder compared with the
 //! parser.
-#![allow(clippy::expect_used, reason = "a test may fail")]
 
 use crate::naive_leaf::{Naive, Op, check, real};
 use proptest::{collection::vec, prelude::*, sample::select};

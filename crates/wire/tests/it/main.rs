@@ -1,6 +1,7 @@
 //! Protocol parsers compared with their slow twins and with tables of inputs.
 //!
 //! All tests are one program, because each program is linked by itself; each file is one subject.
+#![allow(clippy::expect_used, reason = "a test may fail")]
 
 mod filter;
 mod filter_twins;

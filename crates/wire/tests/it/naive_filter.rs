@@ -3,7 +3,6 @@
 //! The twin parses the printed form, whose grammar is small: texts and patterns in quotes, numbers without, `&&`,
 //! `||` and `!(`. Patterns are simulated state by state, with the one regex engine that the real
 //! implementation does not use.
-#![allow(clippy::expect_used, reason = "a test may fail")]
 
 use regex_automata::{
     nfa::thompson::{self, pikevm::PikeVM},

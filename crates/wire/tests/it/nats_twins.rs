@@ -1,6 +1,5 @@
 //! The NATS client parser compared with its slow twin, split at every byte; the server parser compared with
 //! the encoder.
-#![allow(clippy::expect_used, reason = "a test may fail")]
 
 use crate::naive_nats::{Naive, check, real};
 use proptest::{collection::vec, prelude::*, sample::select};

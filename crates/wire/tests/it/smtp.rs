@@ -1,7 +1,5 @@
 //! The SMTP dialog and the data decoder: every split of every input, and a slow twin.
 
-#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
-
 use crate::smtp_twin::{Host, decode, twin};
 use proptest::prelude::*;
 use wire::smtp::{

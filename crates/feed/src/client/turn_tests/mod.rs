@@ -1,8 +1,6 @@
 //! Tests that any operation of a client runs in turns of bounded cost. The cost is counted on cores without
 //! sockets.
 
-#![allow(clippy::expect_used, reason = "a test may fail")]
-
 mod group_tests;
 mod subscription_tests;
 

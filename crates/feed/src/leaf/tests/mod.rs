@@ -1,8 +1,6 @@
 //! Tests of messages between cores and hubs, run on cores without sockets and compared with a plain list of
 //! all subscriptions.
 
-#![allow(clippy::expect_used, reason = "a test may fail")]
-
 mod twin_tests;
 
 use std::{net::SocketAddr, rc::Rc, sync::Arc};

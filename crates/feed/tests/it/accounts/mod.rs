@@ -1,6 +1,5 @@
 //! Imports and exports between accounts, compared with nats-server's own behaviour: our server on one core
 //! and on two, and nats-server if it is installed, get the same files and the same conversations.
-#![allow(clippy::expect_used, clippy::print_stderr, reason = "a test may fail, and says what it leaves out")]
 
 use std::{
     collections::BTreeMap,

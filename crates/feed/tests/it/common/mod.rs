@@ -1,5 +1,4 @@
 //! A feed in this process, and plain clients that speak its protocol byte by byte.
-#![allow(dead_code, clippy::expect_used, reason = "each test takes a part, and may fail")]
 
 use std::{
     io::{ErrorKind, Read, Write},
@@ -188,7 +187,6 @@ pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 /// Sleeps for a moment, so that other threads may run.
-#[allow(clippy::disallowed_methods, reason = "a test's own thread may wait")]
 pub(crate) fn pause() {
     std::thread::sleep(Duration::from_millis(2));
 }

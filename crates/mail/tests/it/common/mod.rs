@@ -1,10 +1,4 @@
 //! A client that sends lines and reads replies, and a server on free ports.
-#![allow(
-    dead_code,
-    clippy::expect_used,
-    clippy::unwrap_used,
-    reason = "a test may fail; not each uses all of it"
-)]
 
 use std::{
     io::{BufRead, BufReader, Read, Write},

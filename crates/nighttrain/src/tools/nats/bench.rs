@@ -9,7 +9,6 @@
 //! Only throughput is reported then, because the latency would depend on the window. *With a rate* each
 //! message is due at a fixed time; its latency is measured from that time, whatever delays it, including this
 //! program.
-#![allow(clippy::disallowed_methods, reason = "a tool's threads wait and read clocks; none is a loop")]
 
 use std::{
     sync::{

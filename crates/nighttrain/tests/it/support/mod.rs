@@ -1,10 +1,4 @@
 //! Helpers shared by the program's own tests.
-#![allow(
-    dead_code,
-    clippy::expect_used,
-    clippy::disallowed_methods,
-    reason = "each test binary uses its part, and a test may fail and wait"
-)]
 
 use std::{
     io::{BufRead, BufReader},
