@@ -1,5 +1,4 @@
-//! Costs of the simulated memory and of the queues in it, as a user chooses them for
-//! [`bheap-sim`](crate::experiments::bheap_sim).
+//! Costs of the simulated memory and of the queues in it, as a user chooses them for `bheap-sim`.
 
 use std::str::FromStr;
 

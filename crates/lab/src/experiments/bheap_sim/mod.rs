@@ -7,7 +7,7 @@
 //!             figures 1–4, table, verdicts ◀── transfers × 1 ms or 10 ms, + CPU ◀────┘
 //! ```
 //! [`phases`] drives any queue, [`lru`] is the memory, [`run`] runs a classic heap through both, [`article`]
-//! has the published figures, `findings` compares, `figures` draws, `sweep` varies the sizes, [`costs`] the
+//! has the published figures, `findings` compares, `figures` draws, `sweep` varies the sizes, `costs` the
 //! costs.
 
 pub mod article;
