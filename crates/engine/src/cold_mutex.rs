@@ -2,13 +2,13 @@
 //!
 //! `clippy.toml` bans `std::sync::Mutex`, because a loop that waits for a lock serves no connection meanwhile.
 //! Code off the hot path may lock, and uses [`ColdMutex`]: start, reload, purge, statistics, threads beside the
-//! loops, and the miss path of the cache.
+//! loops, requests of peers, and the miss path of the cache.
 
 #![expect(clippy::disallowed_types, reason = "the one mutex for code off the hot path")]
 
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
-/// A mutex for code off the hot path: no cache hit, no message between clients of the feed and no receiving of a
+/// A mutex for code off the hot path: no visitor's cache hit, no message between clients of the feed and no receiving of a
 /// mail locks one. A mutex that a loop locks is held for a few lookups at most.
 ///
 /// Poisoning is ignored: a panic ends the program, so only a test sees a value whose holder panicked.

@@ -52,15 +52,18 @@ fn every_crate_takes_the_lints_of_the_workspace() {
     assert!(manifests.len() >= 7, "{manifests:?}");
     assert!(TESTS_ONLY.iter().all(|only| manifests.iter().any(|(name, _)| name == only)), "{TESTS_ONLY:?}");
     for (name, text) in manifests {
-        let squeezed: String = text.split_whitespace().collect();
-        assert!(squeezed.contains("license.workspace=true"), "{name} has no licence");
-        if TESTS_ONLY.contains(&name.as_str()) {
-            let manifest: toml::Table = text.parse().expect("TOML");
-            assert_eq!(manifest["lints"], lints_of_tests(), "{name} has other lints than tests have");
-        } else {
-            assert!(squeezed.contains("[lints]workspace=true"), "{name} has lints of its own or none");
-        }
+        let manifest: toml::Table = text.parse().expect("TOML");
+        let Some(package) = manifest.get("package") else { continue };
+        assert_eq!(package["license"], of_workspace(), "{name} has no licence");
+        let lints = manifest.get("lints").unwrap_or_else(|| panic!("{name} has no lints"));
+        let wanted = if TESTS_ONLY.contains(&name.as_str()) { lints_of_tests() } else { of_workspace() };
+        assert_eq!(*lints, wanted, "{name} has lints of its own");
     }
+}
+
+/// The value of a key that a package takes from the workspace.
+fn of_workspace() -> toml::Value {
+    toml::Value::Table(toml::Table::from_iter([("workspace".to_owned(), true.into())]))
 }
 
 /// The workspace's lints, without those that do not hold for tests.

@@ -16,9 +16,11 @@ use crate::{
 const FILE_EVERY: Duration = Duration::from_secs(1);
 /// Maximum sleep of an idle core that has objects to expire, because the clock may be set during the sleep.
 const EXPIRY_LOOK_MAX: Duration = Duration::from_secs(10);
-/// Nanoseconds of a round, after which the loop serves its clients: as long as an answer takes to be stored and
-/// sent a few times.
-const ROUND_NS: u64 = 100_000;
+/// Nanoseconds of a round, after which the loop serves its clients: about the time of eight answers that are
+/// stored.
+const HOUSEKEEPING_NS: u64 = 100_000;
+/// Milliseconds between two looks at the clients' deadlines and memory while rounds follow each other.
+const CLIENTS_EVERY_MS: u64 = 100;
 /// Maximum number of entries of the expiry queue that are examined between two looks at the clock.
 const EXPIRIES_A_STEP: usize = 64;
 /// Maximum number of records that eviction examines between two looks at the clock.
@@ -28,13 +30,13 @@ const EVICTIONS_A_STEP: usize = 64;
 pub(crate) async fn keep_house() {
     let rounds = with_core(|core| Arc::clone(&core.storage.rounds));
     loop {
-        with_core(|core| {
-            core.clients.watches.borrow_mut().sweep(clock::monotonic_ms());
-            core.budgets.accounts.give_way();
-            accept::give_way(core);
-        });
-        let mut more = true;
+        let (mut more, mut clients_at_ms) = (true, 0);
         while more {
+            let now_ms = clock::monotonic_ms();
+            if now_ms >= clients_at_ms {
+                with_core(|core| look_after_clients(core, now_ms));
+                clients_at_ms = now_ms + CLIENTS_EVERY_MS;
+            }
             more = with_core(round);
             // Between two rounds the event loop serves its clients.
             tokio::task::yield_now().await;
@@ -43,9 +45,17 @@ pub(crate) async fn keep_house() {
     }
 }
 
+/// Ends what is past its deadline, and takes memory back from those who hold most.
+fn look_after_clients(core: &Core, now_ms: u64) {
+    core.clients.watches.borrow_mut().sweep(now_ms);
+    core.budgets.accounts.give_way();
+    accept::give_way(core);
+}
+
 /// Runs steps for the time of a round; returns whether more remains.
 fn round(core: &Core) -> bool {
-    let until_ns = clock::monotonic_ns() + ROUND_NS;
+    let until_ns = clock::monotonic_ns() + HOUSEKEEPING_NS;
+    core.storage.shard.borrow_mut().admit_the_visited();
     loop {
         let more = step(core);
         if !more || clock::monotonic_ns() >= until_ns {
@@ -54,13 +64,14 @@ fn round(core: &Core) -> bool {
     }
 }
 
+/// Runs a short step of each kind of housekeeping; returns whether more remains.
 fn step(core: &Core) -> bool {
     let mut shard = core.storage.shard.borrow_mut();
     let now_s = core.expiry_now_s();
     shard.expire(now_s, EXPIRIES_A_STEP);
     let expiring = shard.next_expiry_s().is_some_and(|due_s| due_s <= now_s);
     let evicting = shard.maintain(EVICTIONS_A_STEP);
-    let copying = shard.copy_to_file();
+    let copying = shard.copy_pending();
     drop(shard);
     let lurking = ban_lurker::lurk(core);
     expiring || evicting || copying || lurking

@@ -50,7 +50,7 @@ impl FetchTask {
         .await
     }
 
-    /// Lets the fetch run as a task of its own. Returns the nothing that is left to run here.
+    /// Lets the fetch run as a task of its own. Returns a task without a fetch.
     pub(crate) fn go_on_alone(self) -> Self {
         drop(self);
         Self::none()

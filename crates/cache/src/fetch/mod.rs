@@ -360,33 +360,28 @@ fn slice_misfit(
         let facts = core.facts_of(request);
         hit_for_miss::leave(core, request.primary(), &facts, slice::NO_RANGES, clock::unix_s(), bans, None);
     }
-    if fit == Fit::OtherVersion {
+    let key = block.key_of_object(&request.key);
+    let is_there = {
+        let shard = core.storage.shard.borrow();
+        shard.peek(block.object, key).is_some_and(|object| object.sequence() == block.of.sequence)
+    };
+    if is_lasting && is_there {
+        core.count(Counter::BlocksLost);
+        core.shard_mut().unlink(block.object, key);
+    }
+    // Of several slices that are fetched at once, the first to find a change has dropped the object, and the others
+    // find the same change.
+    if fit == Fit::OtherVersion && is_there {
         // The first time, the origin has changed the object. If it happens again, the origin's servers have
         // different versions, or the object is generated for each request: requests for it are passed for a
         // while.
         let now_ms = clock::monotonic_ms();
         if core.fetches.versions_differ.has(block.object, now_ms) {
             let facts = core.facts_of(request);
-            hit_for_miss::leave(
-                core,
-                request.primary(),
-                &facts,
-                slice::VERSIONS_DIFFER,
-                clock::unix_s(),
-                bans,
-                None,
-            );
+            let (primary, now_s) = (request.primary(), clock::unix_s());
+            hit_for_miss::leave(core, primary, &facts, slice::VERSIONS_DIFFER, now_s, bans, None);
         }
         core.fetches.versions_differ.note(block.object, now_ms);
-    }
-    let key = block.key_of_object(&request.key);
-    let is_there = || {
-        let shard = core.storage.shard.borrow();
-        shard.peek(block.object, key).is_some_and(|object| object.sequence() == block.of.sequence)
-    };
-    if is_lasting && is_there() {
-        core.count(Counter::BlocksLost);
-        core.shard_mut().unlink(block.object, key);
     }
     Some(start)
 }

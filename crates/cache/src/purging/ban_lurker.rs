@@ -2,11 +2,11 @@
 //! Varnish).
 //!
 //! ```text
-//!  a ban waits ─▶ the fetches that began before it end ─▶ a walk through the objects in memory, some per round
+//!  a ban waits ─▶ the fetches that began before it end ─▶ a walk through the objects in memory, some per step
 //!                     (or it has waited long enough)        unlinks those that match ─▶ done here
 //!                                                                                  done on all cores ─▶ dropped
 //! ```
-//! Each core walks through its own shard, in its housekeeping. *Bound of a round:* [`OBJECTS_A_ROUND`], for
+//! Each core walks through its own shard, in its housekeeping. *Bound of a step:* [`OBJECTS_A_STEP`], for
 //! at most 16 bans. Objects that are only in the file are not searched: if the store has a file, a ban stays
 //! until its list is full.
 
@@ -14,11 +14,11 @@ use engine::cores::clock;
 
 use crate::{core::Core, counters::Counter};
 
-/// Number of objects that a round examines: this takes a quarter of a millisecond with one ban, and a few
-/// milliseconds with the maximum number of bans.
-const OBJECTS_A_ROUND: usize = 256;
+/// Number of objects that a step examines: this takes some tens of microseconds with one ban, and up to a
+/// millisecond with the maximum number of bans.
+const OBJECTS_A_STEP: usize = 64;
 
-/// Drops the bans that are done on all cores, then runs a round. Returns whether there is more to do now.
+/// Drops the bans that are done on all cores, then runs a step. Returns whether there is more to do now.
 pub(crate) fn lurk(core: &Core) -> bool {
     let bans = &core.purges.invalidations;
     bans.drop_done_bans(core.storage.store.cores());
@@ -29,7 +29,7 @@ pub(crate) fn lurk(core: &Core) -> bool {
         // The store is still reading its file, so not all objects are known.
         return false;
     }
-    let swept = shard.sweep(from, OBJECTS_A_ROUND, |object| bans.is_walked_down(object));
+    let swept = shard.sweep(from, OBJECTS_A_STEP, |object| bans.is_walked_down(object));
     core.add(Counter::BansDropped, swept.dropped as u64);
     bans.walked_to(swept.next, core.storage.file.is_none());
     true

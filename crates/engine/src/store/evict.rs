@@ -27,8 +27,10 @@ const PAY: usize = 4;
 const LOOK_AHEAD: usize = 8;
 /// Number of draining segments that one eviction step checks.
 const RECLAIM_A_STEP: usize = 8;
-/// Number of draining segments that one round of housekeeping checks.
-const RECLAIM_A_ROUND: usize = 64;
+/// Number of draining segments that one call of [`Shard::maintain`] checks.
+const RECLAIM_A_CALL: usize = 64;
+/// Bytes that [`Shard::maintain`] may examine for each record.
+const BYTES_A_RECORD: usize = 4 << 10;
 /// Multiple of the mean object size above which an object is large.
 const LARGE: u64 = 2;
 /// Number of segments that may be emptied within one second even if none of them becomes free.
@@ -44,14 +46,14 @@ struct Budget {
 }
 
 impl Shard {
-    /// Runs a bounded step of eviction and reclaiming that examines at most `limit_records` records. Returns
-    /// whether more remains to be done now.
+    /// Runs a bounded step of eviction and reclaiming that examines at most `limit_records` records, and 4 KiB for
+    /// each of them. Returns whether more remains to be done now.
     pub fn maintain(&mut self, limit_records: usize) -> bool {
-        self.reclaim(RECLAIM_A_ROUND);
+        self.reclaim(RECLAIM_A_CALL);
         if !self.is_short() {
             return false;
         }
-        let bytes = self.local.store.geometry.segment_bytes;
+        let bytes = self.local.store.geometry.segment_bytes.min(limit_records.saturating_mul(BYTES_A_RECORD));
         let done = self.evict(Budget { records: limit_records, bytes });
         self.reclaim(RECLAIM_A_STEP);
         done && self.is_short()

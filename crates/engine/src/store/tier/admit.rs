@@ -5,8 +5,8 @@ use crate::{
     store::{hash::Hash, shard::Shard},
 };
 
-/// Number of waiting objects that one step examines.
-const LOOKED_AT_A_STEP: usize = 256;
+/// Number of waiting objects that one call examines.
+const LOOKED_AT_A_CALL: usize = 512;
 
 impl Shard {
     /// Returns whether an object that was just stored may be written to the file. An object that replaces an
@@ -32,8 +32,10 @@ impl Shard {
     }
 
     /// Writes to the file some of the waiting objects that have been requested again.
-    pub(super) fn admit_the_visited(&mut self) {
-        for _ in 0..LOOKED_AT_A_STEP {
+    pub fn admit_the_visited(&mut self) {
+        let waiting =
+            self.file.as_ref().and_then(|file| file.door.as_ref()).map_or(0, |door| door.waiting.len());
+        for _ in 0..LOOKED_AT_A_CALL.min(waiting) {
             let Some(file) = &mut self.file else { return };
             let Some(door) = &mut file.door else { return };
             let Some(word) = door.waiting.pop_front() else { return };

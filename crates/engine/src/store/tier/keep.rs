@@ -20,7 +20,8 @@ use crate::{
 
 /// Maximum number of large objects that are being copied into the log at once.
 pub(super) const COPIES_MAX: usize = 64;
-/// Maximum bytes copied in one step, which takes some microseconds.
+/// Bytes of a record copied in one step, which takes some microseconds; of an object in parts, a step copies one
+/// part.
 const COPY_BYTES_A_STEP: usize = 32 << 10;
 
 impl Shard {
@@ -112,14 +113,20 @@ impl Shard {
         }
     }
 
-    /// Copies the next piece of the pending objects to the file; returns whether more remains.
+    /// Admits some of the objects that have been requested again, and copies the next piece of the pending objects
+    /// to the file; returns whether more remains.
     pub fn copy_to_file(&mut self) -> bool {
+        self.admit_the_visited();
+        self.copy_pending()
+    }
+
+    /// Copies the next piece of the pending objects to the file; returns whether more remains.
+    pub fn copy_pending(&mut self) -> bool {
         if let Some(file) = &mut self.file {
             file.write_ends();
             file.writers.give_up_what_is_over();
         }
         let is_behind = self.catch_up();
-        self.admit_the_visited();
         let Self { local, file, .. } = self;
         let Some(file) = file else { return false };
         let tally = &local.store.shards[local.core].tally;

@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Number of hashes of changed objects that one step processes.
-const HASHES_A_STEP: usize = 256;
+const HASHES_A_STEP: usize = 32;
 
 impl Shard {
     /// Lets the shard work before the contents of its file are known. The sequence numbers of stored objects
