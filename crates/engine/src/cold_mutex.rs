@@ -8,8 +8,8 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
-/// A mutex for code off the hot path: no visitor's cache hit, no message between clients of the feed and no receiving of a
-/// mail locks one. A mutex that a loop locks is held for a few lookups at most.
+/// A mutex for code off the hot path: no visitor's cache hit, no message between clients of the feed and no
+/// receiving of a mail locks one. A mutex that a loop locks is held for a few lookups at most.
 ///
 /// Poisoning is ignored: a panic ends the program, so only a test sees a value whose holder panicked.
 #[derive(Debug, Default)]

@@ -7,7 +7,7 @@ use tokio::sync::oneshot::{
     error::{RecvError, TryRecvError},
 };
 
-use crate::fetch::in_flight::FetchReply;
+use crate::fetch::in_flight::{FetchOutcome, FetchReply, Reply, answer};
 
 /// A fetch that has begun. Its first request's task runs it until it knows the answer, so that most misses
 /// need no task of their own; what is left then goes on alone, and so does all of it if that request ends
@@ -20,7 +20,13 @@ impl FetchTask {
         Self(Some(Box::pin(fetch)))
     }
 
-    /// No fetch, because the request joined another or is answered.
+    /// Answers the request, which begins no fetch.
+    pub(super) fn answered(reply: Reply, outcome: FetchOutcome) -> Self {
+        answer(reply, outcome);
+        Self::none()
+    }
+
+    /// No fetch, because the request joined another or another core has it.
     pub(super) fn none() -> Self {
         Self(None)
     }
@@ -50,21 +56,20 @@ impl FetchTask {
         .await
     }
 
-    /// Lets the fetch run as a task of its own. Returns a task without a fetch.
-    pub(crate) fn go_on_alone(self) -> Self {
-        drop(self);
-        Self::none()
-    }
-}
-
-impl Drop for FetchTask {
-    fn drop(&mut self) {
+    /// Lets the fetch run as a task of its own; nothing is left to run here.
+    pub(crate) fn go_on_alone(&mut self) {
         // At the end of the program there is no loop any more, and a fetch that panicked is over.
         if let Some(fetch) = self.0.take().filter(|_| !std::thread::panicking())
             && let Ok(tasks) = tokio::runtime::Handle::try_current()
         {
             tasks.spawn(fetch);
         }
+    }
+}
+
+impl Drop for FetchTask {
+    fn drop(&mut self) {
+        self.go_on_alone();
     }
 }
 
@@ -78,7 +83,6 @@ mod tests {
     use tokio::sync::Notify;
 
     use super::*;
-    use crate::fetch::in_flight::{FetchOutcome, answer};
 
     /// Returns a fetch that counts its steps: it waits, replies, waits again, and ends.
     fn fetch(go: &Arc<Notify>, steps: &Arc<AtomicUsize>) -> (FetchTask, oneshot::Receiver<FetchReply>) {
@@ -128,9 +132,9 @@ mod tests {
     #[tokio::test]
     async fn a_fetch_elsewhere_is_waited_for() {
         let (go, steps) = <(Arc<Notify>, Arc<AtomicUsize>)>::default();
-        let (task, mut said) = fetch(&go, &steps);
-        let mut elsewhere = task.go_on_alone();
+        let (mut task, mut said) = fetch(&go, &steps);
+        task.go_on_alone();
         go.notify_one();
-        assert!(matches!(elsewhere.reply(&mut said).await, Ok(FetchReply::Outcome(FetchOutcome::Again))));
+        assert!(matches!(task.reply(&mut said).await, Ok(FetchReply::Outcome(FetchOutcome::Again))));
     }
 }

@@ -85,7 +85,7 @@ pub(crate) async fn ask(
     if request.is_of_peer {
         // A peer that waits gets interim answers meanwhile; one that does not read them must not hold up those
         // that join.
-        begun = begun.go_on_alone();
+        begun.go_on_alone();
     }
     loop {
         let told = tokio::select! {
@@ -98,7 +98,7 @@ pub(crate) async fn ask(
         match told {
             Ok(FetchReply::Interim { head, next }) => {
                 // This client may take its time, and the others that wait for the fetch must not.
-                begun = begun.go_on_alone();
+                begun.go_on_alone();
                 client.interim(&head).await;
                 said = next;
             }
@@ -109,8 +109,7 @@ pub(crate) async fn ask(
     }
 }
 
-/// Joins the fetch under way for this key, or begins one, which then is the result's. Runs on the owner's
-/// core.
+/// Joins the fetch under way for this key, or begins one and returns it. Runs on the owner's core.
 pub(crate) fn begin(core: &Core, mut want: FetchRequest) -> FetchTask {
     let core = &*core.of_request(&want.request);
     let mut in_flight = core.fetches.in_flight.borrow_mut();
@@ -125,22 +124,15 @@ pub(crate) fn begin(core: &Core, mut want: FetchRequest) -> FetchTask {
             core.count(Counter::Collapsed);
             return FetchTask::none();
         }
-        Place::Alone(want) => {
-            answer(want.reply, FetchOutcome::Alone);
-            return FetchTask::none();
-        }
+        Place::Alone(want) => return FetchTask::answered(want.reply, FetchOutcome::Alone),
         Place::Full(want) => {
             core.count(Counter::FetchTableFull);
-            answer(want.reply, FetchOutcome::Alone);
-            return FetchTask::none();
+            return FetchTask::answered(want.reply, FetchOutcome::Alone);
         }
         Place::Vacant(want) => want,
     };
     let known = match OwnerReply::of(core, &want.request, want.terms.bypass_stored) {
-        OwnerReply::Usable => {
-            answer(want.reply, FetchOutcome::Again);
-            return FetchTask::none();
-        }
+        OwnerReply::Usable => return FetchTask::answered(want.reply, FetchOutcome::Again),
         OwnerReply::Known(known) => Some(known),
         OwnerReply::Nothing => None,
     };
@@ -176,7 +168,7 @@ pub(crate) fn prefetch(core: &Core, request: Arc<Request>) {
     let want = FetchRequest { request, terms: FetchTerms::default(), reply };
     let owner = core.storage.store.owner(want.request.hash);
     if owner == core.index {
-        let _ = begin(core, want).go_on_alone();
+        begin(core, want).go_on_alone();
     } else if core.give(owner, Message::Fetch(Box::new(want))).is_err() {
         // A later request tries again.
         core.count(Counter::CoreRingFull);
@@ -369,8 +361,8 @@ fn slice_misfit(
         core.count(Counter::BlocksLost);
         core.shard_mut().unlink(block.object, key);
     }
-    // Of several slices that are fetched at once, the first to find a change has dropped the object, and the others
-    // find the same change.
+    // Of several slices that are fetched at once, the first to find a change has dropped the object, and the
+    // others find the same change.
     if fit == Fit::OtherVersion && is_there {
         // The first time, the origin has changed the object. If it happens again, the origin's servers have
         // different versions, or the object is generated for each request: requests for it are passed for a

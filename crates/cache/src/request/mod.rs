@@ -292,13 +292,7 @@ fn with_lines(mut head: Vec<u8>, lines: &[u8]) -> Vec<u8> {
 mod tests {
     use std::net::{IpAddr, Ipv4Addr};
 
-    use wire::http1::{
-        framing::request_framing,
-        head::{HeadLimits, HeaderSlots, Progress, parse_request},
-    };
-
     use super::*;
-    use crate::site::SiteTable;
 
     fn sent(head: &str, wanted: OriginNeed) -> String {
         sent_by(head, wanted, SiteRules::default())
@@ -310,22 +304,11 @@ mod tests {
 
     fn sent_for(head: &str, wanted: OriginNeed, rules: SiteRules, visitor: Visitor) -> String {
         let bytes = format!("{}\r\n\r\n", head.replace('\n', "\r\n"));
-        let mut slots = HeaderSlots::new();
-        let Ok(Progress::Complete((head, head_bytes))) =
-            parse_request(bytes.as_bytes(), &mut slots, &HeadLimits::default())
-        else {
-            panic!("a valid head: {bytes}");
-        };
-        let mut key = Vec::new();
         let origin = crate::config::Origin::http("127.0.0.1", 9);
         let config = crate::config::Config { rules, ..crate::config::Config::new(origin) };
-        let site = key::of_request(&head, &SiteTable::of(&config).expect("a site"), &mut key);
         let in_force = ActiveConfig::of_test(config.clone(), 1);
-        let framing = request_framing(&head).expect("sound framing");
-        let keyed =
-            LookupKey { hash: Hash::seeded(&key, 0), primary_bytes: key.len(), site, is_known: false };
-        let sender = Sender { visitor, auth: ClientAuth::Plain };
-        let request = Request::new(&head, head_bytes, &key, keyed, framing, sender, &in_force);
+        let mut request = test_requests::request(&bytes, |key| Hash::seeded(key, 0), &in_force);
+        request.visitor = visitor;
         let ours = ["X-Client-Cert".into()];
         let manner = Manner {
             pseudonym: "us",

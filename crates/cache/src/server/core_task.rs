@@ -144,7 +144,7 @@ async fn receive_messages(mut receiver: Receiver<Message>) {
 
 fn receive(core: &Core, message: Message) {
     match message {
-        Message::Fetch(want) => _ = fetch::begin(core, *want).go_on_alone(),
+        Message::Fetch(want) => fetch::begin(core, *want).go_on_alone(),
         Message::Put(put) => put::store(core, &put),
         Message::Code(to_code) => encoded_variants::begin(core, *to_code),
         Message::Heard(heard) => head_validation::mark_stale_if_changed(core, &heard),
