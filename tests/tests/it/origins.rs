@@ -76,12 +76,17 @@ fn a10_servers_take_turns_by_their_weight(cores: &str) {
         Accelerator::before(&format!("{a} weight=3, {b},{c} weight=2")).flag("--cores", cores).start();
     let counted = counts(&mut accelerator.connect(), 60);
     let of = |name: &str| counted.get(name).copied().unwrap_or(0);
-    assert_eq!([of("0"), of("1"), of("2")], [30, 10, 20]);
+    // Each core has its own rotation, and a path is asked for by the core that owns it: two rotations that both end
+    // in the middle of a turn are off by one.
+    let off_max = usize::from(cores != "1");
+    let is_fair = |(name, fair): (&str, usize)| of(name).abs_diff(fair) <= off_max;
+    assert!([("0", 30), ("1", 10), ("2", 20)].into_iter().all(is_fair), "{counted:?}");
     let said = accelerator.ask(&["origins"]);
     let table = String::from_utf8_lossy(&said.stdout).into_owned();
     let lines: Vec<&str> = table.lines().collect();
     assert_eq!(lines.len(), 4, "{table}");
-    assert!(lines[1].starts_with("up ") && lines[1].contains(" 30 ") && lines[1].ends_with(&a), "{table}");
+    let asked = format!(" {} ", of("0"));
+    assert!(lines[1].starts_with("up ") && lines[1].contains(&asked) && lines[1].ends_with(&a), "{table}");
 }
 
 fn a10_a_page_has_a_server_of_its_own(cores: &str) {
