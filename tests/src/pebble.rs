@@ -90,7 +90,9 @@ impl Pebble {
             lifetime_s * 2,
         );
         fs::write(directory.path().join("config.json"), config).expect("written");
-        let environment = [("PEBBLE_VA_NOSLEEP", "1")].iter().chain(environment);
+        // Pebble refuses a nonce in twenty on its own account; here only for a test that asks for it.
+        let defaults = [("PEBBLE_VA_NOSLEEP", "1"), ("PEBBLE_WFE_NONCEREJECT", "0")];
+        let environment = defaults.iter().chain(environment);
         let environment =
             environment.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let resolver = Resolver::start();

@@ -238,7 +238,7 @@ fn end_waiting(core: &Core) {
         let at_most = match phase {
             Phase::Idle => limits.idle_time_max,
             Phase::Head => limits.request_head_time_max,
-            Phase::Body | Phase::Send | Phase::Working => return None,
+            Phase::Body | Phase::Send | Phase::Working | Phase::Streams => return None,
         };
         let at_most_ms = u64::try_from(at_most.as_millis()).unwrap_or(u64::MAX);
         Some(deadline_ms.saturating_sub(at_most_ms)).filter(|&begun_ms| begun_ms <= before_ms)

@@ -28,6 +28,9 @@ pub enum Phase {
     Send = 3,
     /// Waits for this server or its upstreams, so the peer has no deadline.
     Working = 4,
+    /// Serves several requests at once, each with deadlines of its own, which the connection checks at
+    /// intervals.
+    Streams = 5,
 }
 
 /// Phase and deadline of one connection.
@@ -82,6 +85,7 @@ impl Watch {
             1 => Phase::Head,
             2 => Phase::Body,
             3 => Phase::Send,
+            5 => Phase::Streams,
             _ => Phase::Working,
         }
     }

@@ -53,7 +53,7 @@ impl Local {
                 core.end_turn();
                 look_after_some(core, &mut cursor, &mut pass);
                 let is_whole =
-                    core.outputs.over_mark.is_empty() && pass.looked >= core.outputs.connections.end();
+                    core.outputs.slow.over_mark.is_empty() && pass.looked >= core.outputs.connections.end();
                 let due_ms = if is_whole { std::mem::take(&mut pass).due_ms } else { Some(0) };
                 let due_ms = due_ms.into_iter().chain(core.give_back_memory());
                 let due_ms = due_ms.chain(core.close_overdue_requests());

@@ -78,7 +78,7 @@ impl Outputs {
         let left = connection.hold_credit;
         let backlog = connection.backlog.get_or_insert_with(|| Box::new(ConsumerBacklog::new(written, left)));
         if is_new {
-            self.over_mark.push(id);
+            self.slow.over_mark.push(id);
             self.rounds.stir();
         }
         backlog.contributions.add(producer, bytes, waits);
@@ -97,7 +97,7 @@ impl Outputs {
         if !may_hold && std::mem::take(&mut backlog.may_ask_address) {
             // All of loopback counts as one address here; otherwise each new connection from loopback would
             // be a new client with free holds.
-            if self.free_holds.take(ClientKey::of(connection.address.ip()), now_ms) {
+            if self.slow.free_holds.take(ClientKey::of(connection.address.ip()), now_ms) {
                 backlog.credit += hold_price;
                 may_hold = backlog.may_hold(hold_price, now_ms);
             }
@@ -110,7 +110,7 @@ impl Outputs {
             .then(|| now_ms + (HOLD.as_millis() as u64 * part.bytes / part.largest).max(1));
         backlog.holds.push(Hold { producer, until_ms });
         backlog.held_since.get_or_insert((now_ms, written));
-        self.hold_begun.notify_one();
+        self.slow.hold_begun.notify_one();
         if is_here {
             self.held(producer);
         } else {
@@ -124,7 +124,7 @@ impl Outputs {
         let Marks { due, hold_price, .. } = self.marks;
         let mut due_ms: Option<u64> = None;
         let mut released: Vec<Producer> = Vec::new();
-        for &id in &self.over_mark {
+        for &id in &self.slow.over_mark {
             let connection = &mut *self.connections[id];
             let written = connection.outbox.written_bytes();
             let Some(backlog) = connection.backlog.as_deref_mut() else { continue };
@@ -174,7 +174,7 @@ impl Outputs {
     /// Releases the producers that are held for `id` if its backlog is small enough.
     #[inline]
     pub(crate) fn relieve(&mut self, id: ConnId, links: &mut Links) {
-        if !self.over_mark.is_empty() && self.connections[id].backlog.is_some() {
+        if !self.slow.over_mark.is_empty() && self.connections[id].backlog.is_some() {
             self.relieve_consumer(id, links);
         }
     }
@@ -198,7 +198,7 @@ impl Outputs {
         let connection = &mut *self.connections[id];
         let Some(backlog) = connection.backlog.take() else { return };
         connection.hold_credit = Some(HoldCredit { credit: backlog.credit, written: backlog.written });
-        self.over_mark.retain(|&over| over != id);
+        self.slow.over_mark.retain(|&over| over != id);
         backlog.holds.into_iter().for_each(|hold| self.release(hold.producer, links));
     }
 
@@ -214,8 +214,8 @@ impl Outputs {
     /// watermark in time, and it has not read a sixteenth of `max_pending`.
     pub(crate) fn held_too_long(&mut self, at_most: Duration, now_ms: u64) -> Option<ConnId> {
         let due = self.marks.due as u64;
-        let Self { over_mark, connections, .. } = self;
-        over_mark.iter().copied().find(|&id| {
+        let Self { slow, connections, .. } = self;
+        slow.over_mark.iter().copied().find(|&id| {
             let connection = &mut *connections[id];
             let written = connection.outbox.written_bytes();
             let Some(held_since) =
@@ -250,13 +250,13 @@ impl Outputs {
             return;
         }
         let name = connection.told.as_ref().map_or("", |told| &told.name);
-        if let Some(others) = self.told_of_slow.admit_line(clock::monotonic_ms()) {
+        if let Some(others) = self.slow.log_rate.admit_line(clock::monotonic_ms()) {
             tracing::warn!(
                 cid = connection.cid, address = %connection.address, name, pending_bytes = connection.outbox.bytes(),
                 subject, reason = why.reason(), others, "slow consumer disconnected (others: disconnects not logged since the last message)",
             );
         }
-        transaction::cut_off(self.scribe.as_ref(), connection, why, subject);
+        transaction::cut_off(self.slow.scribe.as_ref(), connection, why, subject);
         self.close(id, why);
     }
 }
@@ -264,7 +264,7 @@ impl Outputs {
 impl Local {
     /// Ends holds when they expire, in an endless loop; sleeps while no producer is held.
     pub(crate) async fn attend_holds(self: Rc<Self>) {
-        let begun = Rc::clone(&self.core.borrow().outputs.hold_begun);
+        let begun = Rc::clone(&self.core.borrow().outputs.slow.hold_begun);
         loop {
             let due_in = {
                 let core = &mut *self.core.borrow_mut();

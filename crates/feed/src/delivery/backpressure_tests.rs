@@ -134,7 +134,7 @@ fn consumers_that_reconnect_hold_nobody() {
 fn a_new_consumer_pays_by_taking() {
     let mut scene = Scene::new(&[(FLOOD_A_MS, 4096)]);
     let free = engine::accounts::ClientKey::of(std::net::Ipv4Addr::LOCALHOST.into());
-    while scene.local.core.borrow_mut().outputs.free_holds.take(free, scene.now_ms) {}
+    while scene.local.core.borrow_mut().outputs.slow.free_holds.take(free, scene.now_ms) {}
     for ms in 1..3_000 {
         assert!(scene.step(PACE_A_MS), "cut after {ms} ms");
     }

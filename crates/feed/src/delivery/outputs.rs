@@ -47,20 +47,25 @@ pub(crate) struct Outputs {
     pub(crate) replies_bytes: Rc<Cell<usize>>,
     /// Connections whose output has grown in this turn.
     dirty: Vec<ConnId>,
-    /// Consumers whose backlog is above the lowest watermark.
-    pub(crate) over_mark: Vec<ConnId>,
-    /// Free holds by consumer address: first holds of producers, which cost the consumer nothing.
-    pub(crate) free_holds: FreeHolds,
-    /// Notified when a consumer begins to hold a producer.
-    pub(crate) hold_begun: Rc<Notify>,
+    pub(crate) slow: SlowConsumers,
     pub(crate) marks: Marks,
     /// Buffer in which control lines are built.
     line: Vec<u8>,
     /// Schedule of the deadline checks.
     pub(crate) rounds: Rc<Rounds>,
     pub(crate) counters: Rc<CoreCounters<Counter>>,
+}
+
+/// Consumers of a core that read more slowly than messages come, and what holds producers back for them.
+pub(crate) struct SlowConsumers {
+    /// Consumers whose backlog is above the lowest watermark.
+    pub(crate) over_mark: Vec<ConnId>,
+    /// Free holds by consumer address: first holds of producers, which cost the consumer nothing.
+    pub(crate) free_holds: FreeHolds,
+    /// Notified when a consumer begins to hold a producer.
+    pub(crate) hold_begun: Rc<Notify>,
     /// Rate limit of the log lines about slow consumers.
-    pub(crate) told_of_slow: LogRateLimit,
+    pub(crate) log_rate: LogRateLimit,
     /// Writer of the journal records about slow consumers.
     pub(crate) scribe: Option<Scribe>,
 }
@@ -93,15 +98,17 @@ impl Outputs {
             unfinished_bytes: 0,
             replies_bytes: Rc::default(),
             dirty: Vec::new(),
-            over_mark: Vec::new(),
-            free_holds: FreeHolds::default(),
-            hold_begun: Rc::new(Notify::new()),
+            slow: SlowConsumers {
+                over_mark: Vec::new(),
+                free_holds: FreeHolds::default(),
+                hold_begun: Rc::new(Notify::new()),
+                log_rate: LogRateLimit::default(),
+                scribe,
+            },
             marks,
             line: Vec::with_capacity(4096),
             rounds: Rc::new(Rounds::new(ROUND_EVERY)),
             counters,
-            told_of_slow: LogRateLimit::default(),
-            scribe,
         }
     }
 

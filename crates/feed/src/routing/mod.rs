@@ -1,5 +1,6 @@
 //! Subscriptions, and the search for those that match a subject.
 
+mod endings;
 pub(crate) mod matching;
 pub(crate) mod number_reuse;
 pub(crate) mod overlap;

@@ -18,6 +18,7 @@ use crate::{
     counters::Counter,
     mesh::links::Links,
     routing::{
+        endings::{Endings, place_of_next},
         matching::Matches,
         number_reuse::{Mark, RetiredNumbers},
         slab::{Slab, take_out},
@@ -44,15 +45,6 @@ const SUBSCRIPTION_BYTES: usize = 96;
 /// name.
 const GROUP_BYTES: usize = 256;
 
-/// End of a subscription with a maximum number of messages.
-#[derive(Debug, Clone, Copy)]
-struct Ending {
-    /// Number of messages after which the subscription ends.
-    max: u64,
-    /// Index in [`Subjects::finished`], once the subscription has received its last message.
-    finished_at: Option<u32>,
-}
-
 /// All subscriptions of a core, and what the core knows of the subscriptions on other cores.
 pub(crate) struct Subjects {
     cores: usize,
@@ -66,15 +58,10 @@ pub(crate) struct Subjects {
     subscriptions: Slab<Subscription>,
     /// For each queue group member: index of its group in the list of its node.
     group_of_member: HashMap<SubId, u32>,
-    /// Maximum number of messages for each subscription that has one ([`Subscription::ends`]).
-    ends_after: HashMap<SubId, Ending>,
+    /// Subscriptions with a maximum number of messages ([`Subscription::ends`]).
+    endings: Endings,
     /// Numbers of removed subscriptions that a suspended delivery may still refer to.
     retired: RetiredNumbers,
-    /// Subscriptions that have received their last message and are to be removed.
-    finished: Vec<SubId>,
-    /// Number of entries in `finished` that removals have examined, for tests.
-    #[cfg(test)]
-    pub(crate) finished_looked_at: usize,
     /// Imports of the accounts.
     pub(crate) abroad: Imports,
     /// Reusable buffer in which patterns are assembled.
@@ -92,10 +79,7 @@ impl Subjects {
             subscriptions: Slab::default(),
             retired: RetiredNumbers::default(),
             group_of_member: HashMap::new(),
-            ends_after: HashMap::new(),
-            finished: Vec::new(),
-            #[cfg(test)]
-            finished_looked_at: 0,
+            endings: Endings::default(),
             abroad: Imports::for_cores(cores),
             words: Vec::with_capacity(4096),
             counters,
@@ -146,32 +130,32 @@ impl Subjects {
         if !subscription.ends {
             return (subscription, count);
         }
-        let max = self.ends_after.get(&sub).map_or(u64::MAX, |ending| ending.max);
+        let max = self.endings.max(sub).unwrap_or(u64::MAX);
         let remaining = max.saturating_sub(subscription.delivered);
         (subscription, usize::try_from(remaining).map_or(count, |remaining| count.min(remaining)))
     }
 
-    /// Notes that a subscription with a maximum number of messages has received some, possibly its last. It
-    /// gets nothing after its last message, so this function is not called for it again.
-    #[cold]
+    /// Notes that a subscription with a maximum number of messages has received some, possibly its last.
     pub(crate) fn note_delivered(&mut self, sub: SubId) {
-        let delivered = self.subscriptions[sub].delivered;
-        if let Some(ending) = self.ends_after.get_mut(&sub).filter(|ending| delivered >= ending.max) {
-            ending.finished_at = Some(place_of_next(self.finished.len()));
-            self.finished.push(sub);
-        }
+        self.endings.note_delivered(sub, self.subscriptions[sub].delivered);
     }
 
     /// Returns one of the subscriptions that have received their last message.
     #[inline]
     pub(crate) fn a_finished(&self) -> Option<(SubId, ConnId)> {
-        let &sub = self.finished.last()?;
+        let sub = self.endings.a_finished()?;
         Some((sub, self.subscriptions[sub].conn))
+    }
+
+    /// Number of finished subscriptions that removals have examined.
+    #[cfg(test)]
+    pub(crate) fn finished_looked_at(&self) -> usize {
+        self.endings.finished_looked_at
     }
 
     /// Returns the number of messages after which a subscription ends, if it has a maximum.
     pub(crate) fn ends_after(&self, sub: SubId) -> Option<u64> {
-        self.ends_after.get(&sub).map(|ending| ending.max)
+        self.endings.max(sub)
     }
 
     /// Returns the number of the subscription with this sid.
@@ -251,8 +235,7 @@ impl Subjects {
             return true;
         }
         subscription.ends = true;
-        let finished_at = self.ends_after.get(&sub).and_then(|ending| ending.finished_at);
-        self.ends_after.insert(sub, Ending { max, finished_at });
+        self.endings.set(sub, max);
         false
     }
 
@@ -264,7 +247,7 @@ impl Subjects {
         let (seed, subscriptions) = (self.trie.seed(), &self.subscriptions);
         take_out(&mut connection.sids, sub, |id| sid_hash(seed, &subscriptions[id].sid));
         if self.subscriptions[sub].ends {
-            self.forget_ending(sub);
+            self.endings.forget(sub);
         }
         self.give_back(sub, 0, &mut connection.subscription_memory);
         self.counters.sub(Counter::Subscriptions, 1);
@@ -272,23 +255,6 @@ impl Subjects {
             self.counters.sub(Counter::SystemSubscriptions, 1);
         }
         self.depart(sub, connection.account, links);
-    }
-
-    /// Removes the message maximum of a subscription that ends. If the subscription is in the list of
-    /// finished ones, the last entry of that list takes its index.
-    fn forget_ending(&mut self, sub: SubId) {
-        let ending = self.ends_after.remove(&sub);
-        let Some(place) = ending.and_then(|ending| ending.finished_at) else { return };
-        self.finished.swap_remove(place as usize);
-        if let Some(moved) = self.finished.get(place as usize)
-            && let Some(ending) = self.ends_after.get_mut(moved)
-        {
-            ending.finished_at = Some(place);
-        }
-        #[cfg(test)]
-        {
-            self.finished_looked_at += 2;
-        }
     }
 
     /// Returns the memory that a subscription to a pattern takes on all cores, counted as if no other
@@ -369,7 +335,7 @@ impl Subjects {
     pub(crate) fn shrink(&mut self) {
         self.subscriptions.shrink();
         self.trie.shrink();
-        self.ends_after.shrink_to_fit();
+        self.endings.shrink();
         self.group_of_member.shrink_to_fit();
         self.matches.forget();
     }
@@ -538,8 +504,4 @@ impl Subjects {
             self.trie.let_go_of_more(node);
         }
     }
-}
-
-fn place_of_next(len: usize) -> u32 {
-    u32::try_from(len).unwrap_or_else(|_| panic!("four thousand million subscribers of one subject"))
 }

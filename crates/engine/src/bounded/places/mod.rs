@@ -331,7 +331,7 @@ impl ConnectionSlots {
             Phase::Idle => Some(head_time_max),
             Phase::Head => Some(head_time_max),
             Phase::Body => Some(body_time_max),
-            Phase::Send | Phase::Working => None,
+            Phase::Send | Phase::Working | Phase::Streams => None,
         };
         let waits_ms = of_phase.map(|at_most| after(holder.since_ms, at_most));
         let phase = holder.phase;
@@ -365,7 +365,7 @@ impl ConnectionSlots {
             Phase::Idle => Some((0, holder.since_ms)),
             Phase::Head => Some((1, holder.since_ms)),
             Phase::Body => Some((2, holder.since_ms)),
-            Phase::Send | Phase::Working => None,
+            Phase::Send | Phase::Working | Phase::Streams => None,
         };
         let ranked = self.holders.iter_mut().flatten().filter_map(|holder| Some((rank(holder)?, holder)));
         let Some((_, holder)) = ranked.min_by_key(|(rank, _)| *rank) else { return false };

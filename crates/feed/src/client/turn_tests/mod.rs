@@ -301,7 +301,7 @@ fn subscriptions_that_end_look_at_no_others() {
         core.end_turn();
     }
     assert_eq!(core.routing.subjects.subscriptions(), 0);
-    let looked_at = core.routing.subjects.finished_looked_at;
+    let looked_at = core.routing.subjects.finished_looked_at();
     assert!(looked_at <= 4 * COUNT, "{looked_at} entries for {} subscriptions", 2 * COUNT);
 }
 

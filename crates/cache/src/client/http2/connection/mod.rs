@@ -8,6 +8,7 @@
 //! Location of the data: a turn's data in the scratch of the thread. A waiting connection keeps the beginning of
 //! a frame, and its [`Multiplex`].
 
+mod deadlines;
 #[cfg(test)]
 mod tests;
 
@@ -19,23 +20,18 @@ use std::{
 };
 
 use engine::{
-    cores::{
-        clock,
-        fair::Member,
-        watch::{Phase, Watch},
-    },
+    cores::{clock, fair::Member, watch::Watch},
     store::EpochGuard,
 };
 use wire::http2::{
     Progress,
-    connection::{Connection, ConnectionError, ConnectionFault, Event, Limits, WindowOwner},
+    connection::{Connection, ConnectionError, ConnectionFault, Event, Limits},
     error::ErrorCode,
-    frame::{FrameHeader, kind},
     request::RequestTarget,
 };
 
 use super::{
-    multiplex::{self, Multiplex, Number, Stream, reset},
+    multiplex::{self, Multiplex, Number, Stream},
     stream::{self, AnswerBuffers, StreamContext, StreamId},
 };
 use crate::{
@@ -43,13 +39,11 @@ use crate::{
         front,
         http1::head_limits,
         limits::{
-            body_rate,
             send_rate::SendRate,
             turns::{Length, Turns},
         },
         transport::Transport,
     },
-    config,
     core::{Core, Scratch, with_core},
     counters::Counter,
     deliver::sink::SinkError,
@@ -69,8 +63,6 @@ const TURN_FRAMES_SHARED: usize = 128;
 /// Maximum number of frames per turn while other addresses are active and this address has used its share of
 /// the event loop's round.
 const TURN_FRAMES_LITTLE: usize = 8;
-/// Interval at which a connection with open streams is checked for stalled streams.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Time for the client to read the final frames of a connection that ends.
 const LAST_WORDS_TIME_MAX: Duration = Duration::from_millis(500);
 /// Maximum number of bytes from the client that are read and discarded while it reads the final frames.
@@ -259,7 +251,7 @@ fn go_on(
     }
     let now_ms = clock::monotonic_ms();
     if watch.expired() {
-        look(core, multiplex, watch, now_ms)?;
+        deadlines::check(core, multiplex, watch, now_ms)?;
     }
     loop {
         if !multiplex.flush()? {
@@ -269,7 +261,7 @@ fn go_on(
                 Poll::Pending => {
                     multiplex.stuck_since_ms.get_or_insert(now_ms);
                     multiplex.taking.wait(now_ms);
-                    wait(core, multiplex, watch, now_ms);
+                    deadlines::set(core, multiplex, watch, now_ms);
                     return Ok(None);
                 }
             }
@@ -285,7 +277,7 @@ fn go_on(
             return Ok(Some(Cut));
         }
         if !read(core, multiplex, client, cx, frames_left)? {
-            wait(core, multiplex, watch, now_ms);
+            deadlines::set(core, multiplex, watch, now_ms);
             return Ok(None);
         }
     }
@@ -463,80 +455,6 @@ fn give_up(multiplex: &mut Multiplex, id: u32) {
         task.abort();
     }
     multiplex.pass_on();
-}
-
-/// Sets the watch to what the connection currently waits for, with its deadline. A deadline belongs to the
-/// frame or field block that is arriving; a body of many frames has its own minimum rate.
-fn wait(core: &Core, multiplex: &mut Multiplex, watch: &Watch, now_ms: u64) {
-    let limits = &core.config.limits;
-    let is_under_way = !multiplex.pending.is_empty() || multiplex.wire.is_in_field_block();
-    let is_idle = multiplex.wire.streams() == 0 && multiplex.is_flushed() && !is_under_way;
-    let has_begun = is_under_way && multiplex.is_flushed();
-    multiplex.frame_since_ms = has_begun.then(|| multiplex.frame_since_ms.unwrap_or(now_ms));
-    if !is_idle {
-        if watch.phase() != Phase::Send {
-            watch.wait(Phase::Send, now_ms, LOOK_EVERY);
-        }
-    } else {
-        // An idle connection keeps no memory that it does not need.
-        multiplex.rest();
-        watch.wait(Phase::Idle, now_ms, limits.idle_time_max);
-    }
-}
-
-/// Returns whether the frame or field block that is arriving takes too long. A DATA frame may take as long as
-/// the slowest body that is accepted.
-fn is_late(limits: &config::Limits, multiplex: &Multiplex, now_ms: u64) -> bool {
-    let at_most = match FrameHeader::parse(&multiplex.pending) {
-        Some(FrameHeader { kind: kind::DATA, length, .. }) => body_rate::frame_time_max(
-            limits.request_head_time_max,
-            limits.request_body_rate_min,
-            length as usize,
-        ),
-        _ => limits.request_head_time_max,
-    };
-    let taken_ms = multiplex.frame_since_ms.map_or(0, |since_ms| now_ms.saturating_sub(since_ms));
-    u128::from(taken_ms) > at_most.as_millis()
-}
-
-/// Handles a passed deadline: ends the connection if it is idle or its client is at fault, which is counted.
-fn look(core: &Core, multiplex: &mut Multiplex, watch: &Watch, now_ms: u64) -> Result<(), End> {
-    let phase = watch.phase();
-    watch.renew();
-    if is_late(&core.config.limits, multiplex, now_ms) {
-        core.count(Counter::SlowHeads);
-        return Err(End::Done);
-    }
-    if phase == Phase::Idle && multiplex.wire.streams() == 0 {
-        return Err(End::Done);
-    }
-    let stall_ms_max = core.config.limits.send_stall_max.as_millis();
-    if multiplex.stuck_since_ms.is_some_and(|since| u128::from(now_ms.saturating_sub(since)) > stall_ms_max) {
-        core.count(Counter::ClientsStalled);
-        return Err(End::Gone);
-    }
-    if multiplex.taking.is_over(now_ms) {
-        core.count(Counter::SlowReaders);
-        return Err(End::Gone);
-    }
-    if let Some(overdue) = multiplex.wire.overdue(now_ms) {
-        return Err(End::Fault(overdue));
-    }
-    while let Some(stalled) = multiplex.wire.stalled(now_ms) {
-        core.count(Counter::ClientsStalled);
-        match stalled {
-            WindowOwner::Connection => return Err(End::Gone),
-            WindowOwner::Stream(stream) => {
-                reset(multiplex, stream, ErrorCode::ENHANCE_YOUR_CALM);
-                give_up(multiplex, stream);
-            }
-        }
-    }
-    if core.is_draining.get() && !multiplex.is_draining {
-        multiplex.wire.drain(&mut multiplex.out);
-        multiplex.is_draining = true;
-    }
-    Ok(())
 }
 
 impl Counter {

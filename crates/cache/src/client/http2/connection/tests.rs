@@ -1,8 +1,9 @@
+use engine::cores::watch::{Phase, Watches};
 use tokio::{
     io::AsyncWriteExt as _,
     net::{TcpListener, TcpStream},
 };
-use wire::http2::frame::{self, PREFACE, flag};
+use wire::http2::frame::{self, FrameHeader, PREFACE, flag, kind};
 
 use super::*;
 use crate::core::test_core;
@@ -49,7 +50,7 @@ impl Scene {
                         return Poll::Ready(Err(End::Gone));
                     }
                     let taken = read(core, multiplex, client, cx, &mut TURN_FRAMES_MAX.clone());
-                    wait(core, multiplex, watch, *now_ms);
+                    deadlines::set(core, multiplex, watch, *now_ms);
                     Poll::Ready(taken)
                 })
             })
@@ -62,8 +63,11 @@ impl Scene {
     async fn comes(&mut self, bytes: &[u8], after_ms: u64) -> Result<(), End> {
         self.now_ms += after_ms;
         let Self { multiplex, watch, now_ms, .. } = self;
-        if watch.phase() != Phase::Idle {
-            with_core(|core| look(core, multiplex, watch, *now_ms))?;
+        let mut watches = Watches::default();
+        watches.add(Arc::clone(watch));
+        watches.sweep(*now_ms);
+        if watch.expired() {
+            with_core(|core| deadlines::check(core, multiplex, watch, *now_ms))?;
         }
         self.client.write_all(bytes).await.expect("taken");
         self.take().await
@@ -100,13 +104,33 @@ fn a_deadline_belongs_to_a_frame() {
         let head = [&header(kind::HEADERS, flag::END_HEADERS, HEAD.len())[..], &HEAD].concat();
         assert!(scene.comes(&head, 0).await.is_ok(), "right");
         let content = [&header(kind::DATA, 0, 200)[..], &[b'x'; 200]].concat();
-        // A frame is incomplete at every call of `look`.
+        // A frame is incomplete at every check.
         assert!(scene.comes(&content[..100], 0).await.is_ok(), "right");
         for _ in 0..60 {
             let next = [&content[100..], &content[..100]].concat();
             assert!(scene.comes(&next, 5000).await.is_ok(), "frames come to their ends");
         }
         assert!(matches!(scene.comes(&content[100..101], 12_000).await, Err(End::Done)), "one does not");
+    });
+}
+
+/// A connection with a frame under way and no stream may be closed to make room, as one that idles.
+#[test]
+fn a_head_under_way_may_make_room() {
+    run(async {
+        let mut scene = Scene::new().await;
+        assert!(scene.comes(&settings_ack(), 0).await.is_ok(), "right");
+        assert_eq!(scene.watch.phase(), Phase::Idle);
+        let head = [&header(kind::HEADERS, flag::END_HEADERS, HEAD.len())[..], &HEAD].concat();
+        assert!(scene.comes(&head[..12], 0).await.is_ok(), "right");
+        assert_eq!(scene.watch.phase(), Phase::Head);
+        scene.watch.end();
+        assert!(matches!(scene.comes(&head[12..], 2000).await, Err(End::Done)), "it made room");
+
+        let mut scene = Scene::new().await;
+        assert!(scene.comes(&settings_ack(), 0).await.is_ok(), "right");
+        assert!(scene.comes(&head, 0).await.is_ok(), "right");
+        assert_eq!(scene.watch.phase(), Phase::Streams);
     });
 }
 
