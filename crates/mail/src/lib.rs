@@ -9,6 +9,7 @@
 
 mod abuse;
 mod api;
+mod background;
 pub mod config;
 mod counters;
 #[cfg(any(test, fuzzing))]

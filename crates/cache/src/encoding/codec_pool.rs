@@ -363,10 +363,7 @@ impl Drop for CodingPool {
 }
 
 fn run(sender: &Sender<Word>, mut receiver: Receiver<Word>, is_stopping: &AtomicBool, mut memory: Share) {
-    if let Err(error) = give_way() {
-        // At normal priority the thread competes with the event loops.
-        tracing::warn!(%error, "cannot lower the priority of the compression thread");
-    }
+    give_way("the compression thread");
     let mut batch = Vec::new();
     loop {
         receiver.recv_batch_blocking(&mut batch);

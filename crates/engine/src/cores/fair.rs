@@ -21,6 +21,7 @@
 
 use std::{
     collections::VecDeque,
+    future::poll_fn,
     hash::{BuildHasher, RandomState},
     net::IpAddr,
     pin::Pin,
@@ -185,6 +186,24 @@ impl Member {
         // are served before it.
         tokio::task::yield_now().await;
         turn
+    }
+
+    /// Waits for a turn and polls once in it. `None` if that is pending. `note_wait` is called if other
+    /// connections of the same address had their turns first.
+    pub async fn poll_in_turn<T>(
+        &self,
+        note_wait: impl FnOnce(),
+        mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>,
+    ) -> Option<T> {
+        let turn = self.turn().await;
+        if turn.has_waited() {
+            note_wait();
+        }
+        poll_fn(|cx| match poll(cx) {
+            Poll::Ready(polled) => Poll::Ready(Some(polled)),
+            Poll::Pending => Poll::Ready(None),
+        })
+        .await
     }
 }
 

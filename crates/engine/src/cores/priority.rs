@@ -6,12 +6,17 @@ use std::io;
 /// tenths of it (`sched(7)`: each nice level is a factor of 1.25).
 const NICE: i32 = 10;
 
+/// Lowers the priority of the calling thread, which is named in the log as `what` if the kernel refuses: it
+/// then competes with the event loops.
+pub fn give_way(what: &str) {
+    if let Err(error) = lower() {
+        tracing::warn!(%error, "cannot lower the priority of {what}");
+    }
+}
+
 /// Lowers the priority of the calling thread. (POSIX defines this for the process; on Linux it applies to the
 /// thread, `setpriority(2)`.)
-///
-/// # Errors
-/// Returns the kernel's error.
-pub fn give_way() -> io::Result<()> {
+fn lower() -> io::Result<()> {
     Ok(rustix::process::setpriority_process(None, NICE)?)
 }
 
@@ -24,7 +29,7 @@ mod tests {
         let nice = || rustix::process::getpriority_process(None).expect("it can be asked");
         let before = nice();
         let other = std::thread::spawn(move || {
-            give_way().expect("less is always allowed");
+            lower().expect("less is always allowed");
             nice()
         });
         assert_eq!(other.join().expect("it ended"), NICE.max(before));

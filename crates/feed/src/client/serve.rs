@@ -199,15 +199,8 @@ pub(crate) async fn attend(
 /// Runs a turn when this client is due among the busy connections of its address. `None` if the connection
 /// then waits for the socket.
 async fn take_turn(local: &Rc<Local>, id: ConnId, input: &mut Input, member: &Member) -> Option<TurnOutcome> {
-    let turn_of_address = member.turn().await;
-    if turn_of_address.has_waited() {
-        local.core.borrow().count(Counter::TurnsWaited);
-    }
-    poll_fn(|cx| match turn(local, cx, id, input) {
-        Poll::Ready(turned) => Poll::Ready(Some(turned)),
-        Poll::Pending => Poll::Ready(None),
-    })
-    .await
+    let note_wait = || local.core.borrow().count(Counter::TurnsWaited);
+    member.poll_in_turn(note_wait, |cx| turn(local, cx, id, input)).await
 }
 
 fn turn(local: &Rc<Local>, cx: &mut Context<'_>, id: ConnId, input: &mut Input) -> Poll<TurnOutcome> {

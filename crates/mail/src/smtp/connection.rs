@@ -297,16 +297,10 @@ impl Connection {
     /// Waits until this connection may run among the connections from its address, then processes the
     /// available bytes; `None` if there are none.
     async fn take_turn(&mut self, session: &mut Session, member: &Member) -> Option<WaitOutcome> {
-        let turn = member.turn().await;
-        if turn.has_waited() {
-            self.core.count(Counter::TurnsWaited);
-        }
         self.brings_much = false;
-        poll_fn(|cx| match self.poll_next(cx, session) {
-            Poll::Ready(woken) => Poll::Ready(Some(woken)),
-            Poll::Pending => Poll::Ready(None),
-        })
-        .await
+        let core = Rc::clone(&self.core);
+        let note_wait = || core.count(Counter::TurnsWaited);
+        member.poll_in_turn(note_wait, |cx| self.poll_next(cx, session)).await
     }
 
     fn poll_next(&mut self, cx: &mut Context<'_>, session: &mut Session) -> Poll<WaitOutcome> {

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, io, sync::Arc, thread, time::Duration};
 
-use engine::cores::{clock, give_way};
+use engine::cores::clock;
 use tokio::sync::{
     broadcast::{Receiver, error::RecvError},
     watch,
@@ -16,6 +16,7 @@ use crate::search::index::{
     segment::IndexSegment,
 };
 use crate::{
+    background::{self, Pace},
     mailbox::mailboxes::{Event, Mail, MailId, Mailboxes, Scope},
     search::{self, mail_key::MailKey},
     web::serve::counters::Counter,
@@ -25,11 +26,6 @@ use crate::{
 const BATCH: usize = 32;
 /// Number of mails that the store is asked for at a time.
 const ASKED_AT_ONCE: usize = 512;
-/// Arrivals per second above which the server counts as busy.
-const RUSH: u64 = 50;
-/// The indexer runs for only 1/`RUSH_SHARE` of the time while the server is busy, because receiving has
-/// priority.
-const RUSH_SHARE: u32 = 33;
 /// Interval at which the idle thread looks for something to do.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Pause after a failed attempt to write a segment to the disk.
@@ -47,21 +43,7 @@ pub(crate) fn start<M: Mailboxes>(
     mailboxes: M,
     stopping: watch::Receiver<bool>,
 ) -> io::Result<thread::JoinHandle<()>> {
-    let behind_others = || {
-        if let Err(error) = give_way() {
-            tracing::warn!(%error, "cannot lower the priority of the indexer");
-        }
-    };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .max_blocking_threads(1)
-        .thread_name("mail-index-read")
-        .on_thread_start(behind_others)
-        .build()?;
-    thread::Builder::new().name("mail-index".to_owned()).spawn(move || {
-        behind_others();
-        runtime.block_on(Indexer::new(index, mailboxes, stopping).run());
-    })
+    background::start("mail-index", "the indexer", || Indexer::new(index, mailboxes, stopping).run())
 }
 
 /// A segment to be merged, with its live columns: it has too few live columns, or it is small.
@@ -74,9 +56,7 @@ struct Indexer<M> {
     /// Receiver that wakes the thread; [`super::State::apply_events`] processes the events themselves.
     waking: Receiver<Event>,
     finder: Finder,
-    /// Time at which arrivals were last counted.
-    since_ms: u64,
-    is_rush: bool,
+    pace: Pace,
     rests_until_ms: u64,
 }
 
@@ -90,8 +70,7 @@ impl<M: Mailboxes> Indexer<M> {
             stopping,
             waking,
             finder: Finder::new(),
-            since_ms: clock::monotonic_ms(),
-            is_rush: false,
+            pace: Pace::new(),
             rests_until_ms: 0,
         }
     }
@@ -120,7 +99,7 @@ impl<M: Mailboxes> Indexer<M> {
             if is_to_be_swept || self.needs_merge() {
                 is_to_be_swept = !self.sweep().await;
             }
-            let begun_ns = clock::thread_cpu_ns();
+            self.pace.begin();
             if self.is_backing_off()
                 || self.mailboxes.totals().stored < self.index.at.mails_min
                 || !self.index_batch().await
@@ -128,9 +107,8 @@ impl<M: Mailboxes> Indexer<M> {
                 self.listen().await;
                 continue;
             }
-            if self.is_rush {
-                let worked = Duration::from_nanos(clock::thread_cpu_ns().saturating_sub(begun_ns));
-                self.pause(worked * RUSH_SHARE).await;
+            if let Some(rest) = self.pace.rest() {
+                self.pause(rest).await;
             }
         }
     }
@@ -160,18 +138,13 @@ impl<M: Mailboxes> Indexer<M> {
         }
     }
 
-    /// Processes all events, and determines whether the server is busy.
+    /// Processes all events.
     fn apply_events(&mut self) {
         // The only purpose of these events was to wake the thread.
         while self.waking.try_recv().is_ok() {}
         let mut state = self.index.state.lock();
         state.apply_events();
-        let now_ms = clock::monotonic_ms();
-        let passed_ms = now_ms.saturating_sub(self.since_ms);
-        if passed_ms >= 1000 {
-            self.is_rush = std::mem::take(&mut state.arrivals) * 1000 / passed_ms > RUSH;
-            self.since_ms = now_ms;
-        }
+        self.pace.note_arrivals(std::mem::take(&mut state.arrivals));
         self.index.update_gauges(&state);
     }
 

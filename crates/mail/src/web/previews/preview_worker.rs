@@ -11,9 +11,8 @@
 //! listed. *Busy server:* while many mails arrive, receiving has priority, as with the search indexer: the
 //! thread then runs for 1/33 of the time.
 
-use std::{collections::VecDeque, io, sync::Arc, thread, time::Duration};
+use std::{collections::VecDeque, io, sync::Arc, thread};
 
-use engine::cores::{clock, give_way};
 use tokio::sync::{
     broadcast::{
         Receiver,
@@ -24,6 +23,7 @@ use tokio::sync::{
 
 use crate::web::{previews::preview_cache::Preview, serve::app::App};
 use crate::{
+    background::{self, Pace},
     mailbox::mailboxes::{Event, MailId, Mailboxes, Scope},
     render::StepLimit,
 };
@@ -35,41 +35,21 @@ const AT_THE_START: usize = 1_000;
 /// Largest mail for which a preview is built in advance; a larger one is parsed when it is listed, within its
 /// client's budget.
 const MAIL_BYTES_MAX: u64 = 256 * 1024;
-/// Arrivals per second above which the server counts as busy.
-const RUSH: u64 = 50;
-/// While the server is busy, the thread runs for 1/`RUSH_SHARE` of the time.
-const RUSH_SHARE: u32 = 33;
-const SECOND_MS: u64 = 1_000;
 
 /// Starts the thread. It ends when the server stops.
 pub(crate) fn start<M: Mailboxes>(
     app: Arc<App<M>>,
     stopping: watch::Receiver<bool>,
 ) -> io::Result<thread::JoinHandle<()>> {
-    let behind_others = || {
-        if let Err(error) = give_way() {
-            tracing::warn!(%error, "cannot lower the priority of the preview worker");
-        }
-    };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .max_blocking_threads(1)
-        .thread_name("mail-gists-read")
-        .on_thread_start(behind_others)
-        .build()?;
-    thread::Builder::new().name("mail-gists".to_owned()).spawn(move || {
-        behind_others();
+    background::start("mail-gists", "the preview worker", || async move {
         let events = app.mailboxes.events();
-        let mut ahead =
-            PreviewWorker { app, events, waiting: VecDeque::new(), arrived: 0, since_ms: 0, is_rush: false };
+        let mut worker = PreviewWorker { app, events, waiting: VecDeque::new(), pace: Pace::new() };
         let mut stopped = stopping;
-        runtime.block_on(async {
-            tokio::select! {
-                () = ahead.run() => {}
-                // An error means that the server is gone.
-                _ = stopped.wait_for(|stop| *stop) => {}
-            }
-        });
+        tokio::select! {
+            () = worker.run() => {}
+            // An error means that the server is gone.
+            _ = stopped.wait_for(|stop| *stop) => {}
+        }
     })
 }
 
@@ -78,10 +58,7 @@ struct PreviewWorker<M> {
     events: Receiver<Event>,
     /// Waiting mails, the newest last.
     waiting: VecDeque<MailId>,
-    /// Arrivals since they were last counted.
-    arrived: u64,
-    since_ms: u64,
-    is_rush: bool,
+    pace: Pace,
 }
 
 impl<M: Mailboxes> PreviewWorker<M> {
@@ -106,35 +83,23 @@ impl<M: Mailboxes> PreviewWorker<M> {
                 }
                 continue;
             };
-            let begun_ns = clock::thread_cpu_ns();
+            self.pace.begin();
             self.make(next).await;
-            if self.is_in_a_rush() {
-                let worked = Duration::from_nanos(clock::thread_cpu_ns().saturating_sub(begun_ns));
-                tokio::time::sleep(worked * RUSH_SHARE).await;
+            if let Some(rest) = self.pace.rest() {
+                tokio::time::sleep(rest).await;
             }
         }
     }
 
     fn queue_preview(&mut self, event: Event) {
         let Event::Arrived(summary) = event else { return };
-        self.arrived += 1;
+        self.pace.note_arrivals(1);
         if summary.is_letter() && summary.size_bytes <= MAIL_BYTES_MAX {
             if self.waiting.len() == WAITING_MAX {
                 self.waiting.pop_front();
             }
             self.waiting.push_back(summary.id);
         }
-    }
-
-    fn is_in_a_rush(&mut self) -> bool {
-        let now_ms = clock::monotonic_ms();
-        let passed_ms = now_ms.saturating_sub(self.since_ms);
-        if passed_ms >= SECOND_MS {
-            self.is_rush = std::mem::take(&mut self.arrived) * SECOND_MS / passed_ms > RUSH;
-            self.since_ms = now_ms;
-        }
-        // A sudden rush takes effect immediately, not only after a second.
-        self.is_rush || self.arrived > RUSH
     }
 
     /// Builds the preview of a mail, unless the preview already exists or the mail was deleted.

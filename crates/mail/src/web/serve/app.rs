@@ -17,6 +17,7 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::mailbox::mailboxes::Mailboxes;
 use crate::{
+    background::LowPriorityPool,
     search::index::Index,
     web::{
         flags::FlagTable,
@@ -30,7 +31,6 @@ use crate::{
             counters::{Counter, Counters},
             fault::Fault,
             job_queue::JobQueue,
-            low_priority_pool::LowPriorityPool,
             silent_proxy::SilentProxies,
         },
         undo_delete::UndoTable,

@@ -6,7 +6,7 @@
 //!  app.search ─▶ a queue of its own ─▶ a bunch of mails: read, parsed, freed
 //! ```
 //! Rendering, searching and disk reads have separate threads, so that none of them waits for another; search
-//! threads have low priority ([`crate::web::serve::low_priority_pool`]). Every job can tell when its client
+//! threads have low priority ([`crate::background`]). Every job can tell when its client
 //! has disconnected.
 
 use std::{

@@ -13,7 +13,6 @@ pub(crate) mod counters;
 pub(crate) mod fault;
 pub(crate) mod job_queue;
 pub(crate) mod jobs;
-pub(crate) mod low_priority_pool;
 pub(crate) mod params;
 pub(crate) mod request_body;
 pub(crate) mod request_source;
