@@ -28,7 +28,7 @@ use crate::{
         bans::Ban,
         invalidations::{KeyHashes, Verdict},
     },
-    request::key,
+    request::{dependent, key},
     tags,
 };
 
@@ -122,14 +122,14 @@ fn look(
     let mut meta = StoredMeta::unpack(&object.meta()).filter(StoredMeta::is_response)?;
     let mut key = Vec::new();
     object.key().copy_to(&mut key);
-    if key::is_twins(&key) || key::is_blocks(&key) {
+    if dependent::is_content_of_object(&key) {
         // Encoded variants and slices are not listed; the object that they belong to is.
         return None;
     }
     let primary = key::primary(&key);
     let is_variant = primary.len() < key.len();
     let (own, address) = (core.storage.store.hash(&key), core.storage.store.hash(primary));
-    let own = if is_variant { key::hash_of_variant(address, own) } else { own };
+    let own = if is_variant { dependent::hash_of_dependent(address, own) } else { own };
     let hashes = KeyHashes { own, address };
     let verdict = core.purges.invalidations.judge(object, &mut meta, hashes, None, now_s);
     if verdict == Verdict::Hard || u64::from(object.expires_s()) <= now_s {

@@ -3,7 +3,7 @@
 //! An object need not be fetched as a whole if the origin allows range requests and a strong validator tells
 //! its versions apart ([`takes`]). Only its head is stored under its key. The content is in slices of
 //! [`BLOCK_BYTES`]. Each slice is an object of its own, stored under the key of exactly that head
-//! ([`key::append_block`](crate::request::key::append_block)), fetched at its first request, and evicted when
+//! ([`dependent`](crate::request::dependent)), fetched at its first request, and evicted when
 //! it is no longer requested. Versions are never mixed: another head has other slice keys, and the entity tag
 //! of a slice's answer shows the version to which it belongs (RFC 9110 §14.4, §15.3.7).
 
@@ -19,7 +19,7 @@ use wire::http1::{
 
 use crate::{
     head::response_head::{Flags, StoredMeta},
-    request::key,
+    request::dependent,
 };
 
 /// Size of a slice in bytes; the last slice of an object holds the rest. A helper needs only one read
@@ -150,7 +150,7 @@ impl Block {
 
     /// Returns the key of the slice's object; `key` is the slice's own.
     pub(crate) fn key_of_object<'k>(&self, key: &'k [u8]) -> &'k [u8] {
-        key::object_of_block(key)
+        dependent::object_of_slice(key)
     }
 
     /// Returns the time until which the slice is kept.

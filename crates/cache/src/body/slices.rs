@@ -35,7 +35,7 @@ use crate::{
     },
     head::response_head::StoredMeta,
     origin::OriginError,
-    request::{Request, key},
+    request::{Request, dependent::Dependent},
 };
 
 /// Maximum number of lookups for a slice that was reported as present.
@@ -233,8 +233,8 @@ impl Blocks {
     /// Turns the object's key into a slice's key. Returns the slice's hash, which has the same owner as the
     /// object.
     fn place(&self, key: &mut Vec<u8>, number: u32, hash: impl Fn(&[u8]) -> Hash) -> Hash {
-        key::append_block(key, self.version.sequence, number);
-        key::hash_of_variant(self.request.hash, hash(key))
+        let slice = Dependent::Slice { sequence: self.version.sequence, number };
+        slice.place(self.request.hash, key, hash)
     }
 
     fn find<'t>(&self, turn: &'t EpochGuard<'_>, number: u32, now_s: u64) -> Option<Object<'t>> {

@@ -131,7 +131,7 @@ fn admit(core: &Core, stream: TcpStream, arrival: AcceptedConnection) {
     let open = OpenConnection::new(core, held, share);
     // Boxed: the field is rare, but unboxed it would enlarge every connection's task.
     let announced = named_later.map(|share| Box::new((share, Arc::clone(clients))));
-    let task = tokio::spawn(async move {
+    let task = tokio::task::spawn_local(async move {
         let watch = Watch::new();
         let watched = with_core(|core| WatchEntry(core.clients.watches.borrow_mut().add(Arc::clone(&watch))));
         match announced {

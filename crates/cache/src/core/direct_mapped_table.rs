@@ -39,14 +39,14 @@ impl<T: Copy + Default> DirectMappedTable<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::key;
+    use crate::request::dependent::hash_of_dependent;
 
     #[test]
     fn new_entries_overwrite_and_variants_are_separate() {
         let places = DirectMappedTable::new(1024);
         let hash = |number: u32| Hash::seeded(&number.to_le_bytes(), 0);
         let address = hash(0);
-        let variants: Vec<Hash> = (1..9).map(|number| key::hash_of_variant(address, hash(number))).collect();
+        let variants: Vec<Hash> = (1..9).map(|number| hash_of_dependent(address, hash(number))).collect();
         assert_eq!(places.get(variants[0]), None);
         variants.iter().zip(1..).for_each(|(variant, number)| places.set(*variant, number));
         let kept =

@@ -168,7 +168,8 @@ impl Core {
         });
         for member in wanted() {
             probes.entry(member.id).or_insert_with(|| {
-                tokio::spawn(origin::probe(Arc::clone(member), count_http2, count_probe)).abort_handle()
+                tokio::task::spawn_local(origin::probe(Arc::clone(member), count_http2, count_probe))
+                    .abort_handle()
             });
         }
     }

@@ -322,7 +322,7 @@ mod tests {
     /// Number of objects after which the test waits for the disk.
     const BATCH: u32 = 2_000;
 
-    #[tokio::test]
+    #[tokio::test(flavor = "local")]
     async fn a_full_store_fits_its_memory_limit() {
         let directory = tempfile::tempdir().expect("a directory");
         let memory = StoreConfig { capacity_bytes: 8 << 20, ..StoreConfig::default() };

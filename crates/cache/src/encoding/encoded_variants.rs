@@ -52,7 +52,7 @@ use crate::{
         response_head::{Flags, StoredMeta},
     },
     policy::{self, accept::AcceptedCodings},
-    request::{Request, key},
+    request::{Request, dependent::Dependent},
 };
 
 /// Maximum wait of a request for decoded content: the coding thread may be busy, and has a low priority.
@@ -68,19 +68,6 @@ pub(crate) enum Representation<'t> {
     ToBeDecoded,
     /// The client already has this variant according to its `If-None-Match`: 304.
     Had(Coding),
-}
-
-/// Changes an object's key into the key of its encoded variant. Returns the variant's hash, which has the
-/// same owner as the object.
-pub(crate) fn place(
-    key: &mut Vec<u8>,
-    object: Hash,
-    sequence: u64,
-    coding: Coding,
-    hash: impl Fn(&[u8]) -> Hash,
-) -> Hash {
-    key::append_twin(key, sequence, coding);
-    key::hash_of_variant(object, hash(key))
 }
 
 /// Returns whether encoded variants may be made of an object.
@@ -203,7 +190,8 @@ fn lookup<'t>(
     key: &mut Vec<u8>,
 ) -> (Hash, Lookup<'t>) {
     let bytes = key.len();
-    let twin = place(key, hash, object.sequence(), coding, |key| turn.hash(key));
+    let encoded = Dependent::Encoded { sequence: object.sequence(), coding };
+    let twin = encoded.place(hash, key, |key| turn.hash(key));
     let found = turn.lookup(twin, key);
     key.truncate(bytes);
     (twin, found)
@@ -275,7 +263,8 @@ pub(crate) fn peek(
 ) -> VariantState {
     let mut key = Vec::new();
     object.key().copy_to(&mut key);
-    let twin = place(&mut key, hash, object.sequence(), coding, |key| core.storage.store.hash(key));
+    let encoded = Dependent::Encoded { sequence: object.sequence(), coding };
+    let twin = encoded.place(hash, &mut key, |key| core.storage.store.hash(key));
     match shard.peek(twin, &key) {
         Some(twin) if coding_of(&twin) == Some(coding) => VariantState::There(twin.body_bytes()),
         Some(_) => VariantState::NotToBeHad,
@@ -328,7 +317,8 @@ pub(crate) fn begin(core: &Core, ToCode { hash, key, coding, reply }: ToCode) {
         return tell(reply, DecodeReply::LookAgain);
     }
     let mut twin_key = key.clone();
-    let twin = place(&mut twin_key, hash, object.sequence(), coding, |key| core.storage.store.hash(key));
+    let encoded = Dependent::Encoded { sequence: object.sequence(), coding };
+    let twin = encoded.place(hash, &mut twin_key, |key| core.storage.store.hash(key));
     if shard.peek(twin, &twin_key).is_some() {
         return tell(reply, DecodeReply::LookAgain);
     }
@@ -346,7 +336,7 @@ pub(crate) fn begin(core: &Core, ToCode { hash, key, coding, reply }: ToCode) {
     drop(shard);
     let Some(content) = content else { return coders.leave(twin, DecodeReply::LookAgain) };
     if let Some(cold) = core.shard_mut().find_on_file(twin, core.store_now_s()) {
-        tokio::spawn(async move {
+        tokio::task::spawn_local(async move {
             cold::restore(twin, &twin_key, cold).await;
             with_core(|core| leave(core, twin, DecodeReply::LookAgain));
         });
@@ -423,8 +413,8 @@ async fn keep(made: JobResult) -> DecodeReply {
         ..meta
     };
     let mut twin_key = key.clone();
-    let twin =
-        with_core(|core| place(&mut twin_key, hash, sequence, coding, |key| core.storage.store.hash(key)));
+    let encoded = Dependent::Encoded { sequence, coding };
+    let twin = with_core(|core| encoded.place(hash, &mut twin_key, |key| core.storage.store.hash(key)));
     let begun = with_core(|core| {
         let body = BodyLength::Exact(content.len() as u64);
         let (meta, now_s) = (meta.pack(), core.store_now_s());

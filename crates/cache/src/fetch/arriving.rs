@@ -308,7 +308,7 @@ pub(crate) fn pass(mut arrived: Box<AnswerHead>, length: Option<u64>) -> Content
     } else {
         // If this read fails, the task that reads the rest gets the same error.
         arrived.count_as_lasting();
-        tokio::spawn(pump(arrived, Sink::Passing(window), first, growing, None));
+        tokio::task::spawn_local(pump(arrived, Sink::Passing(window), first, growing, None));
     }
     Content::Growing(cursor)
 }

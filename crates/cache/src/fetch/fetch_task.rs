@@ -104,7 +104,7 @@ mod tests {
         }
     }
 
-    #[tokio::test]
+    #[tokio::test(flavor = "local")]
     async fn the_rest_goes_on_alone() {
         let (go, steps) = <(Arc<Notify>, Arc<AtomicUsize>)>::default();
         let (mut task, mut said) = fetch(&go, &steps);
@@ -116,7 +116,7 @@ mod tests {
         reach(&steps, 2).await;
     }
 
-    #[tokio::test]
+    #[tokio::test(flavor = "local")]
     async fn a_fetch_outlives_its_request() {
         let (go, steps) = <(Arc<Notify>, Arc<AtomicUsize>)>::default();
         let (mut task, mut said) = fetch(&go, &steps);
@@ -129,7 +129,7 @@ mod tests {
         }
     }
 
-    #[tokio::test]
+    #[tokio::test(flavor = "local")]
     async fn a_fetch_elsewhere_is_waited_for() {
         let (go, steps) = <(Arc<Notify>, Arc<AtomicUsize>)>::default();
         let (mut task, mut said) = fetch(&go, &steps);

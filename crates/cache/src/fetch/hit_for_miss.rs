@@ -29,7 +29,7 @@ use crate::{
     },
     policy::{RequestFacts, Why, vary::VARY_SPEC_BYTES_MAX},
     purging::invalidations::{KeyHashes, Verdict},
-    request::key,
+    request::{dependent::Dependent, key},
     site::SiteId,
 };
 
@@ -71,8 +71,7 @@ impl VisitorSigns {
     fn place(self, primary: &[u8], hash: impl Fn(&[u8]) -> Hash, key: &mut Vec<u8>) -> Hash {
         key.clear();
         key.extend_from_slice(primary);
-        key.extend_from_slice(&[0, b'N', self as u8]);
-        key::hash_of_variant(hash(primary), hash(key))
+        Dependent::Note { visitor: self as u8 }.place(hash(primary), key, hash)
     }
 }
 
@@ -146,10 +145,7 @@ fn variant(
     hash: impl Fn(&[u8]) -> Hash,
     key: &mut Vec<u8>,
 ) -> Hash {
-    key::append_variant(key, generation, spec, fields);
-    // The `N` distinguishes this key from that of an encoded variant or a slice.
-    key.push(b'N');
-    key::hash_of_variant(hash(primary), hash(key))
+    Dependent::VariantNote { generation, names: spec, fields }.place(hash(primary), key, hash)
 }
 
 fn insert(core: &Core, hash: Hash, key: &[u8], head: &[u8], now_s: u64, bans: u64) {

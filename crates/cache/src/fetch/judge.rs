@@ -22,7 +22,7 @@ use crate::{
         self, Freshness, RequestFacts, ResponseFacts, Storable, StoreRules, Times, Why, freshness::Dates,
         request::Method, vary::Vary,
     },
-    request::{Request, key, query},
+    request::{Request, dependent::Dependent, key, query},
     site::SiteId,
     tags::{self, TooMany},
 };
@@ -174,7 +174,7 @@ pub(crate) fn judge(core: &Core, request: &Request, answer: &AnswerHead, bans: u
                         let sent = request.head();
                         let manner = core.manner(request.site);
                         let fields = SentFields { head: &sent, visitor: request.visitor, manner };
-                        key::append_variant(&mut key, 0, spec, &fields);
+                        Dependent::Variant { generation: 0, names: spec, fields: &fields }.extend(&mut key);
                         Variant { spec: spec.to_vec(), generation: 0, key }
                     });
                 let own = forwarded_response(core, received, standing);
@@ -534,8 +534,8 @@ fn keep(
                 let sent = request.head();
                 let manner = core.manner(request.site);
                 let fields = SentFields { head: &sent, visitor: request.visitor, manner };
-                key::append_variant(&mut key, generation, spec, &fields);
-                let hash = key::hash_of_variant(primary, core.storage.store.hash(&key));
+                let variant = Dependent::Variant { generation, names: spec, fields: &fields };
+                let hash = variant.place(primary, &mut key, |key| core.storage.store.hash(key));
                 let is_new = core.shard_mut().lookup_owned(hash, &key).is_none();
                 if is_new && !core.storage.variants.may_add(primary, hash, times.response_s) {
                     core.count(Counter::VariantsTooMany);

@@ -7,7 +7,7 @@ use crate::{
         sent_fields::{Manner, SentFields},
     },
     policy::{self, RequestFacts, Reuse, Why},
-    request::{Request, key},
+    request::{Request, dependent::Dependent},
     tags,
 };
 
@@ -159,7 +159,8 @@ impl Response {
         let Some(variant) = &self.variant else { return true };
         let mut key = request.primary().to_vec();
         let fields = SentFields { head: &request.head(), visitor: request.visitor, manner };
-        key::append_variant(&mut key, variant.generation, &variant.spec, &fields);
+        let Variant { generation, spec, .. } = variant;
+        Dependent::Variant { generation: *generation, names: spec, fields: &fields }.extend(&mut key);
         key == variant.key
     }
 }

@@ -55,7 +55,7 @@ impl Variants {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::key;
+    use crate::request::dependent::hash_of_dependent;
 
     const ONE: u32 = 1;
     const OTHER: u32 = 2;
@@ -67,7 +67,7 @@ mod tests {
     /// Adds another variant at each call.
     fn adds(variants: &Variants, address: u32, number: &mut u32, now_s: u64) -> bool {
         *number += 1;
-        variants.may_add(hash(address), key::hash_of_variant(hash(address), hash(1000 + *number)), now_s)
+        variants.may_add(hash(address), hash_of_dependent(hash(address), hash(1000 + *number)), now_s)
     }
 
     #[test]
@@ -86,11 +86,11 @@ mod tests {
     fn a_variant_requested_again_is_admitted() {
         let (variants, mut number) = (Variants::default(), 0);
         while adds(&variants, ONE, &mut number, 1000) {}
-        let wanted = key::hash_of_variant(hash(ONE), hash(7));
+        let wanted = hash_of_dependent(hash(ONE), hash(7));
         assert!(!variants.may_add(hash(ONE), wanted, 1000));
         assert!((0..100).all(|_| !adds(&variants, ONE, &mut number, 1001)), "made up");
         assert!(variants.may_add(hash(ONE), wanted, 1002));
-        let forgotten = key::hash_of_variant(hash(ONE), hash(8));
+        let forgotten = hash_of_dependent(hash(ONE), hash(8));
         assert!(!variants.may_add(hash(ONE), forgotten, 1003));
         while adds(&variants, ONE, &mut number, 1063) {}
         assert!(!variants.may_add(hash(ONE), forgotten, 1063));

@@ -9,7 +9,7 @@ use super::with_request;
 use crate::{
     config::{Config, Origin, SiteRules},
     policy::invalidate::{Base, same_origin_path},
-    request::key,
+    request::{dependent::Dependent, key},
     site::SiteTable,
 };
 
@@ -100,7 +100,7 @@ fn check_variants(head: &wire::http1::head::RequestHead<'_, '_>, primary: &[u8])
     let mut variants = Vec::new();
     for (generation, spec) in [(0, &b"host"[..]), (1, b"host"), (1, b"accept,host")] {
         let mut key = primary.to_vec();
-        key::append_variant(&mut key, generation, spec, &head.headers);
+        Dependent::Variant { generation, names: spec, fields: &head.headers }.extend(&mut key);
         assert!(key.starts_with(primary) && key[primary.len()] == 0);
         assert!(!variants.contains(&key));
         variants.push(key);

@@ -55,7 +55,7 @@ mod tests {
 
     use super::*;
 
-    #[tokio::test]
+    #[tokio::test(flavor = "local")]
     async fn a_dead_address_does_not_block_others() {
         let good = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let good = good.local_addr().map(|address| (good, address)).expect("an address");

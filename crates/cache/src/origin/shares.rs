@@ -273,7 +273,7 @@ mod tests {
         assert_eq!(take(&shares, client("127.0.0.1"), 100).len(), 100, "this machine has no share");
     }
 
-    #[tokio::test]
+    #[tokio::test(flavor = "local")]
     async fn a_waiter_gets_a_freed_share() {
         let shares = Shares::new(4);
         let one = client("192.0.2.1");

@@ -107,7 +107,7 @@ impl Vary {
 /// commas between list members does not count; in fields whose members ignore case, nor does case. Fields
 /// that are not lists are compared byte by byte. A field that is not sent to the origin counts as absent, and
 /// a field that we write counts with the value that we send.
-pub fn secondary_key(spec: &[u8], fields: &impl SelectingFields, out: &mut Vec<u8>) {
+pub fn secondary_key(spec: &[u8], fields: &(impl SelectingFields + ?Sized), out: &mut Vec<u8>) {
     if spec.is_empty() {
         return;
     }

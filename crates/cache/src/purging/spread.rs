@@ -116,7 +116,7 @@ mod tests {
     use super::*;
     use crate::core::test_core;
 
-    #[tokio::test]
+    #[tokio::test(flavor = "local")]
     async fn a_purge_waits_for_every_core() {
         let mut inboxes = test_core::install(3, 4);
         let tags = || What::Tags([7].into());

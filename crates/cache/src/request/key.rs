@@ -2,10 +2,8 @@
 //!
 //! `[S] host [:port] NUL path ?query`, with the host in lower case and without the scheme's default port (RFC
 //! 9110 §4.2.3). `S` marks https; no host in lower case begins with it. None of the parts can hold a NUL, so
-//! no two requests share a key by accident. A variant's key has a second NUL, the generation of the list of
-//! headers that it varies by, and their values (RFC 9111 §4.1). The key of an encoded variant
-//! (`encoded_variants`) is the object's key with its sequence number and the coding appended; the key of a
-//! slice (`slices`) has the slice's number in place of the coding.
+//! no two requests share a key by accident. Records that belong to another record, such as variants, have that
+//! record's key with a second NUL and more ([`dependent`](crate::request::dependent)).
 //!
 //! A site's rules for queries are applied here ([`query`]), wherever an address becomes a key. A fetch for
 //! the store sends the origin what is in the key (`request`): the authority in its normal form, not as the
@@ -18,12 +16,8 @@ use wire::http1::{
 };
 
 use crate::{
-    coding::Coding,
     config::SiteRules,
-    policy::{
-        invalidate::Base,
-        vary::{SelectingFields, secondary_key},
-    },
+    policy::invalidate::Base,
     request::query,
     site::{SiteId, SiteTable},
 };
@@ -239,71 +233,6 @@ fn append_path(path_and_query: &str, rules: &SiteRules, key: &mut Vec<u8>) {
     query::append(path_and_query.as_bytes(), rules, key);
 }
 
-/// Extends a primary key to the key of a request's variant. `spec` names the headers; `generation` is the
-/// sequence number of the record that holds the spec. A purge drops that record, and the next one has another
-/// number, so variants stored under the old number are not found any more.
-pub(crate) fn append_variant(key: &mut Vec<u8>, generation: u64, spec: &[u8], fields: &impl SelectingFields) {
-    key.push(0);
-    key.extend_from_slice(&generation.to_le_bytes());
-    secondary_key(spec, fields, key);
-}
-
-/// Marks the end of an encoded variant's key, together with the coding's number. No key of a variant by
-/// `Vary` or of a hit-for-miss note ends in this way.
-const TWIN: u8 = b'C';
-/// Number of bytes that an encoded variant's key adds to its object's key: a NUL, a sequence number, and two
-/// bytes that mark the end.
-const TWIN_BYTES: usize = 1 + size_of::<u64>() + 2;
-
-/// Extends the key of an object to the key of its content in a coding. `sequence` is the object's, so that
-/// encoded variants of an earlier object are not found any more.
-pub(crate) fn append_twin(key: &mut Vec<u8>, sequence: u64, coding: Coding) {
-    key.push(0);
-    key.extend_from_slice(&sequence.to_le_bytes());
-    key.extend_from_slice(&[TWIN, coding as u8]);
-}
-
-/// Returns whether a key is an encoded variant's.
-pub(crate) fn is_twins(key: &[u8]) -> bool {
-    let end = key.len().checked_sub(TWIN_BYTES).map_or(&[][..], |from| &key[from..]);
-    matches!(end, [0, .., TWIN, 1..=4])
-}
-
-/// Marks the end of a slice's key, together with a byte that is in no header's value, and in no encoded
-/// variant's key.
-const BLOCK: u8 = b'B';
-/// Number of bytes that a slice's key adds to its object's key: a NUL, a sequence number, the slice's number,
-/// and two bytes that mark the end.
-const BLOCK_BYTES: usize = 1 + size_of::<u64>() + size_of::<u32>() + 2;
-
-/// Extends the key of an object to the key of a slice of it. `sequence` is the object's, so that slices of an
-/// earlier object are not found any more.
-pub(crate) fn append_block(key: &mut Vec<u8>, sequence: u64, number: u32) {
-    key.push(0);
-    key.extend_from_slice(&sequence.to_le_bytes());
-    key.extend_from_slice(&number.to_le_bytes());
-    key.extend_from_slice(&[BLOCK, 1]);
-}
-
-/// Returns the object's key within a slice's key.
-pub(crate) fn object_of_block(key: &[u8]) -> &[u8] {
-    &key[..key.len().saturating_sub(BLOCK_BYTES)]
-}
-
-/// Returns whether a key is a slice's.
-pub(crate) fn is_blocks(key: &[u8]) -> bool {
-    let end = key.len().checked_sub(BLOCK_BYTES).map_or(&[][..], |from| &key[from..]);
-    matches!(end, [0, .., BLOCK, 1])
-}
-
-/// Returns the hash for a variant's key, whose own hash is `own`. The result belongs to the same core as the
-/// primary key, because that core writes both.
-pub(crate) fn hash_of_variant(primary: Hash, own: Hash) -> Hash {
-    // The store chooses the owning core by the low half of a hash.
-    const OWNER: u64 = 0xffff_ffff;
-    Hash::from_word((own.word() & !OWNER) | (primary.word() & OWNER))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -363,66 +292,5 @@ mod tests {
         assert_eq!(place(&variant), place(&key("http://a/x?y")));
         assert_eq!(urls_of_page("http://A/x?b&a"), ["http://A/x?b&a", "https://a/x?b&a"]);
         assert!(urls_of_page("nothing").is_empty());
-    }
-
-    #[test]
-    fn a_twins_key_is_no_others() {
-        let primary = url("http://a.example/x").expect("a URL");
-        let mut variant = primary.clone();
-        variant.push(0);
-        variant.extend_from_slice(&u64::from_le_bytes(*b"CCCCCCC\x01").to_le_bytes());
-        for values in [&b"-"[..], b"+\n", b"=br\n-"] {
-            assert!(!is_twins(&[&variant[..], values].concat()));
-        }
-        let note = [&primary[..], &[0, b'N', 1]].concat();
-        assert!(!is_twins(&primary) && !is_twins(&note) && !is_twins(b""));
-        for of in [primary, variant] {
-            let twins = [Coding::Gzip, Coding::Zstd, Coding::Decoded].map(|coding| {
-                let mut key = of.clone();
-                append_twin(&mut key, 7, coding);
-                key
-            });
-            assert!(twins.iter().all(|key| is_twins(key) && super::primary(key) == &of[..12]));
-            assert!(twins[0] != twins[1] && twins[1] != twins[2]);
-            assert!(!twins.iter().any(|key| is_blocks(key)));
-        }
-    }
-
-    #[test]
-    fn a_blocks_key_is_no_others() {
-        let primary = url("http://a.example/x").expect("a URL");
-        let mut variant = primary.clone();
-        variant.push(0);
-        variant.extend_from_slice(&u64::from_le_bytes(*b"\0CCCCCC\x01").to_le_bytes());
-        for values in [&b"-"[..], b"=1234B\n", b"=br\n-"] {
-            assert!(!is_blocks(&[&variant[..], values].concat()));
-        }
-        assert!(
-            !is_blocks(&primary) && !is_blocks(b"") && !is_blocks(&[&primary[..], &[0, b'N', 1]].concat())
-        );
-        for of in [primary, variant] {
-            let blocks = [0, 1, u32::MAX].map(|number| {
-                let mut key = of.clone();
-                append_block(&mut key, 7, number);
-                key
-            });
-            assert!(blocks.iter().all(|key| is_blocks(key) && !is_twins(key)));
-            assert!(blocks.iter().all(|key| super::primary(key) == &of[..12] && object_of_block(key) == of));
-            assert!(blocks[0] != blocks[1] && blocks[1] != blocks[2]);
-        }
-    }
-
-    #[test]
-    fn a_variant_is_owned_where_its_url_is() {
-        let primary = url("http://a.example/x").expect("a URL");
-        let hash = Hash::seeded(&primary, 7);
-        for generation in 0..1000 {
-            let mut key = primary.clone();
-            key.push(0);
-            key.extend_from_slice(&u64::to_le_bytes(generation));
-            for cores in [1, 2, 3, 7, 64] {
-                assert_eq!(hash_of_variant(hash, Hash::seeded(&key, 7)).owner(cores), hash.owner(cores));
-            }
-        }
     }
 }

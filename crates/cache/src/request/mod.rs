@@ -9,6 +9,7 @@
 pub(crate) mod active_config;
 pub(crate) mod client_auth;
 pub(crate) mod client_ip;
+pub(crate) mod dependent;
 pub(crate) mod key;
 pub(crate) mod lookup_key;
 pub(crate) mod ports;

@@ -99,13 +99,13 @@ pub(super) async fn run_core(context: CoreContext, seed: Seed, shared: Arc<Share
     let mut accepting = Vec::new();
     for bound in listeners {
         let listener = Listener::new(bound)?;
-        accepting.push(tokio::spawn(async move { accept::accept(&listener).await }));
+        accepting.push(tokio::task::spawn_local(async move { accept::accept(&listener).await }));
     }
-    let messages = tokio::spawn(receive_messages(receiver));
-    let housekeeping = tokio::spawn(housekeeping::keep_house());
-    let settling = completions.map(|completions| tokio::spawn(settle_reads(completions)));
-    let coded = tokio::spawn(encoded_variants::settle(coded));
-    let coming = coming.map(|coming| tokio::spawn(store_file::take_over(coming)));
+    let messages = tokio::task::spawn_local(receive_messages(receiver));
+    let housekeeping = tokio::task::spawn_local(housekeeping::keep_house());
+    let settling = completions.map(|completions| tokio::task::spawn_local(settle_reads(completions)));
+    let coded = tokio::task::spawn_local(encoded_variants::settle(coded));
+    let coming = coming.map(|coming| tokio::task::spawn_local(store_file::take_over(coming)));
     shared.stage.serve(&context, accepting, || ()).await;
     // Idle connections are closed now, busy ones after their answer.
     let end_idle = || {

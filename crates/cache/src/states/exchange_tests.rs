@@ -83,7 +83,10 @@ impl Scene {
 
 /// Runs a test on a loop of its own.
 fn run(test: impl Future<Output = ()>) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build_local(Default::default())
+        .expect("a runtime");
     runtime.block_on(async {
         tokio::time::timeout(Duration::from_secs(60), test).await.expect("it comes to its end");
     });
@@ -479,7 +482,7 @@ fn both_ways_at_once_over_http2() {
         let scene = Scene::new().await;
         let client = scene.client().await;
         let (sender, connection) = h2::client::handshake(client).await.expect("a connection");
-        tokio::spawn(connection);
+        tokio::task::spawn_local(connection);
         let mut sender = sender.ready().await.expect("ready");
         let request = Request::post("http://a.test/both").header("te", "trailers").body(()).expect("valid");
         let (answer, mut content) = sender.send_request(request, false).expect("sent");
@@ -534,7 +537,7 @@ fn an_early_answer_ends_the_request_body() {
 /// Opens `count` requests on an HTTP/2 connection, and returns the futures of their answers.
 async fn slow_streams(client: TcpStream, count: usize, head: &str) -> Vec<h2::client::ResponseFuture> {
     let (sender, connection) = h2::client::handshake(client).await.expect("a connection");
-    tokio::spawn(connection);
+    tokio::task::spawn_local(connection);
     let mut sender = sender.ready().await.expect("ready");
     let mut asked = Vec::new();
     for number in 0..count {

@@ -25,13 +25,12 @@ use crate::{
     config::{Config, Methods, Origin, PathRule, Site, SiteRules},
     core::{store_s, test_core, with_core},
     counters::Counter,
-    encoding::encoded_variants,
     head::response_head::{BLANK, Flags, StoredMeta},
     purging::{
         bans::Ban,
         invalidations::{Invalidation, What},
     },
-    request::{client_ip::Peer, key},
+    request::{client_ip::Peer, dependent::Dependent, key},
     site::SiteTable,
     tags,
 };
@@ -137,7 +136,7 @@ fn store_with_twin(
     let sequence =
         with_core(|core| core.storage.shard.borrow().lookup_owned(hash, &key).expect("stored").sequence());
     let twin = with_core(|core| {
-        encoded_variants::place(&mut key, hash, sequence, coding, |key| core.storage.store.hash(key))
+        Dependent::Encoded { sequence, coding }.place(hash, &mut key, |key| core.storage.store.hash(key))
     });
     let of_twin = StoredMeta { etag_at: 0, etag_bytes: 0, coding, ..meta(&[], content, 200) };
     insert(twin, &key, &[], content, &[], of_twin);
@@ -156,8 +155,8 @@ fn store_variant(path: &str, body: &[u8]) {
     let parsed =
         wire::http1::head::parse_request(head, &mut slots, &wire::http1::head::HeadLimits::default());
     let Ok(wire::http1::head::Progress::Complete((head, _))) = parsed else { panic!("a valid head") };
-    key::append_variant(&mut key, generation, b"accept-encoding", &head.headers);
-    let hash = key::hash_of_variant(primary, with_core(|core| core.storage.store.hash(&key)));
+    let variant = Dependent::Variant { generation, names: b"accept-encoding", fields: &head.headers };
+    let hash = with_core(|core| variant.place(primary, &mut key, |key| core.storage.store.hash(key)));
     put(hash, &key, b"HTTP/1.1 200 OK\r\nVary: Accept-Encoding\r\nETag: \"tag\"\r\n", body, &[], 200);
 }
 
@@ -263,7 +262,10 @@ fn cases_of_a_site() -> Vec<Case> {
 
 #[test]
 fn a34_hits_of_a_site_with_rules_allocate_nothing() {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build_local(Default::default())
+        .expect("a runtime");
     runtime.block_on(async {
         let origin = Origin::http("127.0.0.1", 9);
         let patterns =
@@ -311,7 +313,10 @@ fn a26_hits_allocate_nothing_while_the_log_is_read() {
 }
 
 fn hits_without_allocations(scribe: Option<Scribe>) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build_local(Default::default())
+        .expect("a runtime");
     runtime.block_on(async {
         let _inbox = test_core::install_logged(Config::new(Origin::http("127.0.0.1", 9)), 1, 16, scribe);
         store("/1k", &[b'x'; 1024], &[]);
@@ -408,7 +413,7 @@ async fn measure(
     });
     let (stream, peer) = listener.accept().await.expect("the client");
     let member = with_core(|core| core.clients.turns.join(peer.ip()));
-    let served = tokio::spawn(async move {
+    let served = tokio::task::spawn_local(async move {
         let peer = Peer::new(peer, false, &[]);
         http1::serve(Transport::plain(stream), Watch::new(), peer, Vec::new(), &member).await
     });

@@ -70,7 +70,7 @@ pub(crate) async fn purge(request: &Request) -> Answer<'static> {
 async fn run_detached(
     purge: impl Future<Output = (Answer<'static>, Result<(), String>)> + Send + 'static,
 ) -> Answer<'static> {
-    match tokio::spawn(purge).await {
+    match tokio::task::spawn_local(purge).await {
         Ok((here, Ok(()))) => here,
         Ok((_, Err(why))) => {
             with_core(|core| core.count(Counter::PurgesNotTold));
@@ -278,7 +278,7 @@ pub(crate) fn unlink(
         let _ = done.send(UnlinkOutcome { was_there, is_kept: true });
         return;
     }
-    tokio::spawn(async move {
+    tokio::task::spawn_local(async move {
         let is_kept =
             tokio::time::timeout(UNLINK_WAIT_MAX, promise.kept()).await.is_ok_and(|kept| kept.is_ok());
         let _ = done.send(UnlinkOutcome { was_there, is_kept });
@@ -314,7 +314,7 @@ mod tests {
         }
     }
 
-    #[tokio::test]
+    #[tokio::test(flavor = "local")]
     async fn a_purge_waits_for_ring_space_or_fails() {
         let mut inboxes = test_core::install(2, 4);
         let key = of_the_other();

@@ -6,7 +6,7 @@ use crate::{
     body::slice::{BLOCK_BYTES, Version},
     core::Core,
     head::found_object::FoundObject,
-    request::key,
+    request::dependent::Dependent,
 };
 
 /// Maximum number of slices looked up for one object (14 GiB of content); more lookups would block the event
@@ -26,8 +26,8 @@ pub(super) fn in_words(
     object.key().copy_to(&mut of_object);
     let there = (0..looked_for).filter(|number| {
         let mut key = of_object.clone();
-        key::append_block(&mut key, object.sequence(), *number);
-        let own = key::hash_of_variant(hash, core.storage.store.hash(&key));
+        let slice = Dependent::Slice { sequence: object.sequence(), number: *number };
+        let own = slice.place(hash, &mut key, |key| core.storage.store.hash(key));
         shard.peek(own, &key).is_some()
     });
     let there = there.count();

@@ -45,7 +45,7 @@ use crate::{
         directives::RequestDirectives,
         vary::{VARY_SPEC_BYTES_MAX, secondary_key},
     },
-    request::{client_ip::Visitor, key, lookup_key::LookupKey},
+    request::{client_ip::Visitor, dependent::Dependent, key, lookup_key::LookupKey},
     site::{SiteId, SiteTable},
     states::pipe,
 };
@@ -374,8 +374,8 @@ impl Walk<'_> {
         let words = format!("varies by the request's {}", words.join("; "));
         let generation = spec.sequence();
         self.say("variant", "vary", words, "RFC 9111 §4.1").number("generation", generation);
-        key::append_variant(key, generation, &names, &self.fields());
-        key::hash_of_variant(address, self.core.storage.store.hash(key))
+        let variant = Dependent::Variant { generation, names: &names, fields: &self.fields() };
+        variant.place(address, key, |key| self.core.storage.store.hash(key))
     }
 
     /// Returns the fields that would be sent to the origin. An explanation has no client connection, so the

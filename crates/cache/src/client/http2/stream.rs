@@ -347,7 +347,7 @@ fn spawn(
         reset(multiplex, id, ErrorCode::REFUSED_STREAM);
         return;
     };
-    let task = tokio::spawn(async move {
+    let task = tokio::task::spawn_local(async move {
         tokio::select! {
             biased;
             () = answering => {}

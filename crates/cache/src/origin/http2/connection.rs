@@ -135,7 +135,7 @@ pub(in crate::origin) async fn open(
     let shared = Arc::new(ConnectionState::default());
     shared.idle_since_ms.store(clock::monotonic_ms(), Relaxed);
     tell(OriginEvent::Begun);
-    tokio::spawn(drive(wire, Arc::clone(&shared), tell));
+    tokio::task::spawn_local(drive(wire, Arc::clone(&shared), tell));
     Ok(Connection { requests, shared, streams_max, is_secured })
 }
 

@@ -109,7 +109,7 @@ fn ip(last: u8) -> Ipv4Addr {
     Ipv4Addr::new(127, 0, 0, last)
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "local")]
 async fn a_name_is_resolved_again_after_its_ttl() {
     let tested = TestResolver::new(Says::Addresses(vec![ip(1)], 1));
     assert_eq!(tested.addresses().await, Ok(vec![ip(1).into()]));
@@ -123,7 +123,7 @@ async fn a_name_is_resolved_again_after_its_ttl() {
     assert_eq!(tested.counters.total(NameCounter::LookUps), asked);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "local")]
 async fn old_addresses_serve_during_failed_lookups() {
     for broken in [Says::Fails, Says::None] {
         let tested = TestResolver::new(Says::Addresses(vec![ip(1)], 1));
@@ -142,7 +142,7 @@ async fn old_addresses_serve_during_failed_lookups() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "local")]
 async fn a_name_with_many_addresses_has_a_few() {
     // The largest number of addresses that fits into a datagram without EDNS.
     let many = (1..=28).map(ip).collect();
@@ -151,7 +151,7 @@ async fn a_name_with_many_addresses_has_a_few() {
     assert_eq!(tested.counters.total(NameCounter::Dropped), 28 - ADDRESSES_MAX as u64);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "local")]
 async fn hosts_file_is_used_and_unknown_names_fail() {
     let at_most = Duration::from_secs(20);
     let mut names = Names::new(&[], CounterSet::new(1));

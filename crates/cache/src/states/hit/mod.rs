@@ -48,6 +48,7 @@ use crate::{
     request::{
         client_auth::{ClientAuth, ClientStanding},
         client_ip::Visitor,
+        dependent::Dependent,
         key,
         lookup_key::LookupKey,
     },
@@ -250,8 +251,8 @@ fn variant(
     let mut names = [0; VARY_SPEC_BYTES_MAX];
     let names = &mut names[..(meta.head_bytes as usize).min(VARY_SPEC_BYTES_MAX)];
     spec.head().slice(0..names.len()).copy_to_slice(names);
-    key::append_variant(key, spec.sequence(), names, fields);
-    key::hash_of_variant(primary, turn.hash(key))
+    let variant = Dependent::Variant { generation: spec.sequence(), names, fields };
+    variant.place(primary, key, |key| turn.hash(key))
 }
 
 /// Reason why a stored object cannot be sent within this turn.

@@ -192,7 +192,7 @@ pub(crate) fn turn_away(core: &Core, stream: TcpStream, peer: Peer) {
         return;
     }
     core.clients.turning_away.set(core.clients.turning_away.get() + 1);
-    tokio::spawn(async move {
+    tokio::task::spawn_local(async move {
         let mut connection = Connection::new(Transport::plain(stream), Watch::new(), peer);
         let draft = Draft::of_nothing(peer.address());
         let refused = connection.refuse(Fault::TooManyConnections, draft);

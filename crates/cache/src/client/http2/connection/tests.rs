@@ -75,7 +75,10 @@ impl Scene {
 }
 
 fn run(test: impl Future<Output = ()>) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build_local(Default::default())
+        .expect("a runtime");
     runtime.block_on(async {
         let _inbox = test_core::install(1, 16);
         test.await;

@@ -106,7 +106,7 @@ fn bad() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "local")]
 async fn no_answer_that_breaks_a_rule_is_whole() {
     let mut whole = Vec::new();
     for (name, frames) in bad() {
@@ -125,7 +125,7 @@ async fn no_answer_that_breaks_a_rule_is_whole() {
     assert_eq!(whole, []);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "local")]
 async fn what_is_sound_is_let_through() {
     let with =
         |fields: &[(&str, &str)]| [headers(1, "200", fields, 0), data(1, b"hello", END_STREAM)].concat();

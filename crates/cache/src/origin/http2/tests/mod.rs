@@ -196,7 +196,7 @@ async fn serve(streams_max: u32, goes_after: usize) -> (SocketAddr, mpsc::Unboun
     (address, given)
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "local")]
 async fn exchanges_share_a_connection() {
     let (address, mut given) = serve(100, usize::MAX).await;
     let connections = Arc::new(Mutex::new(Vec::new()));
@@ -247,7 +247,7 @@ async fn futures_of<F: Future>(all: impl IntoIterator<Item = F>) -> Vec<F::Outpu
     all.into_iter().filter_map(|(_, done)| done).collect()
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "local")]
 async fn a_low_stream_limit_opens_more_connections() {
     let (address, mut given) = serve(2, usize::MAX).await;
     let only = Only::at(address, Limits::default());
@@ -277,7 +277,7 @@ async fn a_low_stream_limit_opens_more_connections() {
 }
 
 /// An answer that is not read buffers one window of bytes, and stalls no other stream of the connection.
-#[tokio::test]
+#[tokio::test(flavor = "local")]
 async fn a_slow_reader_buffers_one_window_only() {
     let (address, mut given) = serve(100, usize::MAX).await;
     let limits = Limits { origin_streams_max: 4, ..Limits::default() };
@@ -336,7 +336,7 @@ async fn a_slow_reader_buffers_one_window_only() {
     assert_eq!(content(&mut quick).await.map(|all| all.len()), Ok(1 << 20));
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "local")]
 async fn what_all_exchanges_may_keep_is_bounded() {
     let (address, mut given) = serve(100, usize::MAX).await;
     let limits = Limits {
@@ -361,7 +361,7 @@ async fn what_all_exchanges_may_keep_is_bounded() {
     assert!(only.get("/").await.is_ok());
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "local")]
 async fn content_is_streamed_both_ways_intact() {
     let (address, mut given) = serve(100, usize::MAX).await;
     let only = Only::at(address, Limits::default());
@@ -392,7 +392,7 @@ async fn content_is_streamed_both_ways_intact() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "local")]
 async fn an_early_answer_ends_a_stalled_upload() {
     let (address, mut given) = serve(100, usize::MAX).await;
     let only = Only::at(address, Limits::default());
@@ -413,7 +413,7 @@ async fn an_early_answer_ends_a_stalled_upload() {
     assert_eq!(sender.handed, Some(SendResult::Answered));
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "local")]
 async fn a_goaway_loses_no_request() {
     // Each connection sends GOAWAY after three requests; later requests on it are not processed.
     let (address, mut given) = serve(100, 3).await;
@@ -434,7 +434,7 @@ async fn a_goaway_loses_no_request() {
     assert_eq!(*only.failures.borrow(), 0, "it is no failure");
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "local")]
 async fn answer_heads_match_those_of_http1() {
     let (address, mut given) = serve(100, usize::MAX).await;
     let only = Only::at(address, Limits::default());

@@ -134,7 +134,7 @@ async fn get(only: &Only) -> Result<Vec<u8>, OriginError> {
     content(&mut *only.get("/").await?).await
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "local")]
 async fn unprocessed_requests_of_any_method_are_retried() {
     // REFUSED_STREAM; then GOAWAY with a last stream before this one.
     for (at, refusal) in [(0, reset(1, 7)), (1, go_away(0, 0))] {
@@ -162,7 +162,7 @@ async fn unprocessed_requests_of_any_method_are_retried() {
     assert_eq!(asked.load(Ordering::Relaxed), 3);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "local")]
 async fn only_safe_requests_are_retried_after_connection_loss() {
     for close in [Vec::new(), go_away(3, 2)] {
         let asked = Arc::new(AtomicUsize::new(0));
@@ -182,7 +182,7 @@ async fn only_safe_requests_are_retried_after_connection_loss() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "local")]
 async fn an_answer_that_is_cut_is_never_whole() {
     for cut in [Vec::new(), reset(1, 0), reset(1, 2), go_away(1, 2)] {
         for length in [&[("content-length", "5")][..], &[]] {
@@ -195,7 +195,7 @@ async fn an_answer_that_is_cut_is_never_whole() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "local")]
 async fn what_has_to_go_by_http1_does() {
     let address = say(|_, stream| Do::Send(reset(stream, 13))).await;
     let only = Only::at(address, Limits::default());
@@ -206,7 +206,7 @@ async fn what_has_to_go_by_http1_does() {
 
 /// An origin that vanished silently is detected by its missing PING answer, long before the time limit for an
 /// answer.
-#[tokio::test(start_paused = true)]
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn an_origin_without_ping_answer_is_abandoned() {
     let address = say(|_, _| Do::Send(Vec::new())).await;
     let only = Only::at(address, Limits::default());
@@ -216,7 +216,7 @@ async fn an_origin_without_ping_answer_is_abandoned() {
     assert!((15..20).contains(&took.as_secs()), "{took:?}");
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "local")]
 async fn the_whole_of_an_answer_has_its_time() {
     let address = say(|_, stream| Do::Send(headers(stream, "200", &[], 0))).await;
     let within = Duration::from_millis(150);
@@ -228,7 +228,7 @@ async fn the_whole_of_an_answer_has_its_time() {
     assert_eq!(only.get("/").await.err(), Some(OriginError::TooSlow(within)));
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "local")]
 async fn who_speaks_no_http2_is_told_so() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
