@@ -10,6 +10,7 @@
 use std::{
     io,
     net::SocketAddr,
+    rc::Rc,
     sync::{Arc, OnceLock},
     task::{Context, Wake, Waker},
     time::Duration,
@@ -133,11 +134,11 @@ fn admit(core: &Core, stream: TcpStream, arrival: AcceptedConnection) {
     let announced = named_later.map(|share| Box::new((share, Arc::clone(clients))));
     let task = tokio::task::spawn_local(async move {
         let watch = Watch::new();
-        let watched = with_core(|core| WatchEntry(core.clients.watches.borrow_mut().add(Arc::clone(&watch))));
+        let watched = with_core(|core| WatchEntry(core.clients.watches.borrow_mut().add(Rc::clone(&watch))));
         match announced {
             Some(announced) => {
                 let (share, clients) = *announced;
-                Box::pin(serve_announced(stream, arrival, Arc::clone(&watch), share, clients)).await;
+                Box::pin(serve_announced(stream, arrival, Rc::clone(&watch), share, clients)).await;
             }
             None => serve(stream, arrival, false, watch).await,
         }
@@ -295,7 +296,7 @@ fn is_in(networks: &[Network], address: SocketAddr) -> bool {
 async fn serve_announced(
     mut stream: TcpStream,
     arrival: AcceptedConnection,
-    watch: Arc<Watch>,
+    watch: Rc<Watch>,
     share: ConnectionShare,
     clients: Arc<ConnectionCounts>,
 ) {
@@ -351,7 +352,7 @@ fn turn_away(core: &Core, stream: TcpStream, arrival: AcceptedConnection) {
 }
 
 /// Serves a client. `is_secured`: the client's connection to its proxy is under TLS.
-async fn serve(stream: TcpStream, arrival: AcceptedConnection, is_secured: bool, watch: Arc<Watch>) {
+async fn serve(stream: TcpStream, arrival: AcceptedConnection, is_secured: bool, watch: Rc<Watch>) {
     let mut early = Vec::new();
     let transport = match arrival.over {
         ListenerKind::Peer => return Box::pin(serve_peer(stream, arrival, watch)).await,
@@ -381,7 +382,7 @@ async fn serve(stream: TcpStream, arrival: AcceptedConnection, is_secured: bool,
         transport
     } else {
         // HTTP/2 may begin without ALPN, by prior knowledge.
-        let serving = http1::serve(transport, Arc::clone(&watch), peer, early, &member);
+        let serving = http1::serve(transport, Rc::clone(&watch), peer, early, &member);
         let Some((transport, read)) = serving.await else { return };
         early = read;
         transport
@@ -393,7 +394,7 @@ async fn serve(stream: TcpStream, arrival: AcceptedConnection, is_secured: bool,
 
 /// Serves a connection on the peer port. The other side is treated like any client until it sends a valid
 /// MAC.
-async fn serve_peer(stream: TcpStream, arrival: AcceptedConnection, watch: Arc<Watch>) {
+async fn serve_peer(stream: TcpStream, arrival: AcceptedConnection, watch: Rc<Watch>) {
     let admitted = with_core(|core| core.in_force.clients.admit(arrival.address.ip()));
     match admitted {
         Ok(held) => http1::serve_peer(stream, watch, arrival.address, held).await,

@@ -11,7 +11,7 @@
 //! as its origin sent it, with its tags. *Bounds:* those of clients' connections, of heads, and
 //! [`Peers::serve`].
 
-use std::{future::poll_fn, net::SocketAddr, sync::Arc, task::Poll, time::Duration};
+use std::{future::poll_fn, net::SocketAddr, rc::Rc, sync::Arc, task::Poll, time::Duration};
 
 use engine::{
     cores::{
@@ -81,7 +81,7 @@ const BEHIND_PAUSE: Duration = Duration::from_millis(2);
 /// connections as it needs.
 pub(crate) async fn serve_peer(
     stream: TcpStream,
-    watch: Arc<Watch>,
+    watch: Rc<Watch>,
     address: SocketAddr,
     stranger: ConnectionSlot,
 ) {

@@ -1,9 +1,9 @@
 //! State of one core: its shard of the store, its running fetches, its connections to origins, its scratch
 //! buffers.
 //!
-//! All of this is plain memory of the core's thread, accessed through a thread-local, so that the tasks that
-//! use it hold no reference across an `.await` and stay `Send` as tokio requires. Borrows are short and never
-//! nest into a call that borrows again.
+//! All of this is plain memory of the core's thread, accessed through a thread-local: a task holds no reference
+//! to it across an `.await`, so a reload can replace the configuration between two turns. Borrows are short and
+//! never nest into a call that borrows again.
 
 pub(crate) mod direct_mapped_table;
 pub(crate) mod housekeeping;

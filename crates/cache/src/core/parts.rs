@@ -3,6 +3,7 @@
 use std::{
     cell::{Cell, OnceCell, RefCell},
     collections::HashMap,
+    rc::Rc,
     sync::Arc,
     time::Duration,
 };
@@ -200,7 +201,7 @@ pub(crate) struct Clients {
     /// Deadlines of connections.
     pub(crate) watches: RefCell<Watches>,
     /// Scheduler for the turns of connections with a lot of work.
-    pub(crate) turns: Arc<TurnScheduler>,
+    pub(crate) turns: Rc<TurnScheduler>,
     /// TLS terms; `None` without TLS.
     pub(crate) terms: Option<Arc<TlsTerms>>,
     /// Number of TLS handshakes in progress.
@@ -219,7 +220,7 @@ impl Clients {
         Self {
             balance,
             watches: RefCell::default(),
-            turns: Arc::default(),
+            turns: Rc::default(),
             terms,
             handshakes: Cell::new(0),
             pipes: Cell::new(0),

@@ -57,23 +57,23 @@ pub(crate) trait TrySend {
 }
 
 /// Sink of an answer's content.
-pub(crate) trait Sink: TrySend + Send {
+pub(crate) trait Sink: TrySend {
     /// Sends some of `parts`, at least one byte; waits for room at most for `patience`.
     fn send_some(
         &mut self,
         parts: &[Part<'_>],
         patience: Option<Duration>,
-    ) -> impl Future<Output = Result<SendOutcome, SinkError>> + Send;
+    ) -> impl Future<Output = Result<SendOutcome, SinkError>>;
 
     /// Sends trailer lines after the content, for protocols in which they are not part of the content.
-    fn send_trailers(&mut self, lines: &[u8]) -> impl Future<Output = Result<(), SinkError>> + Send;
+    fn send_trailers(&mut self, lines: &[u8]) -> impl Future<Output = Result<(), SinkError>>;
 
     /// Writes all accepted bytes to the kernel.
-    fn flush(&mut self) -> impl Future<Output = Result<(), SinkError>> + Send;
+    fn flush(&mut self) -> impl Future<Output = Result<(), SinkError>>;
 
     /// Waits until the client is gone in a way that ends the exchange: at its FIN for an event stream, a long
     /// poll or an upgrade, at a reset for any other exchange. Bytes that the client sends meanwhile are kept.
-    fn gone(&mut self) -> impl Future<Output = SinkError> + Send;
+    fn gone(&mut self) -> impl Future<Output = SinkError>;
 
     /// Makes the client's FIN end the exchange: from now on [`gone`](Self::gone) returns at the FIN.
     fn ends_at_fin(&mut self);
@@ -85,7 +85,7 @@ pub(crate) trait Sink: TrySend + Send {
     fn cut(&mut self);
 
     /// Sends all of `bytes`.
-    fn send_all(&mut self, mut bytes: &[u8]) -> impl Future<Output = Result<(), SinkError>> + Send {
+    fn send_all(&mut self, mut bytes: &[u8]) -> impl Future<Output = Result<(), SinkError>> {
         async move {
             while !bytes.is_empty() {
                 if let SendOutcome::Bytes(sent) = self.send_some(&[Part::Plain(bytes)], None).await? {

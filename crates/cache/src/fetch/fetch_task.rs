@@ -12,11 +12,11 @@ use crate::fetch::in_flight::{FetchOutcome, FetchReply, Reply, answer};
 /// A fetch that has begun. Its first request's task runs it until it knows the answer, so that most misses
 /// need no task of their own; what is left then goes on alone, and so does all of it if that request ends
 /// earlier, because others may wait for the answer.
-pub(crate) struct FetchTask(Option<Pin<Box<dyn Future<Output = ()> + Send>>>);
+pub(crate) struct FetchTask(Option<Pin<Box<dyn Future<Output = ()>>>>);
 
 impl FetchTask {
     /// Wraps a fetch. Boxed, because a task's start moves its future several times.
-    pub(super) fn of(fetch: impl Future<Output = ()> + Send + 'static) -> Self {
+    pub(super) fn of(fetch: impl Future<Output = ()> + 'static) -> Self {
         Self(Some(Box::pin(fetch)))
     }
 
@@ -60,9 +60,9 @@ impl FetchTask {
     pub(crate) fn go_on_alone(&mut self) {
         // At the end of the program there is no loop any more, and a fetch that panicked is over.
         if let Some(fetch) = self.0.take().filter(|_| !std::thread::panicking())
-            && let Ok(tasks) = tokio::runtime::Handle::try_current()
+            && tokio::runtime::Handle::try_current().is_ok()
         {
-            tasks.spawn(fetch);
+            tokio::task::spawn_local(fetch);
         }
     }
 }

@@ -31,9 +31,9 @@ const UNPROCESSED_MAX: u32 = 2;
 
 /// The client's side of an origin request: sends the request's body after its head, and takes interim
 /// responses.
-pub(crate) trait RequestSender: Send {
+pub(crate) trait RequestSender {
     /// Error of the client's side, for which the origin is not to blame.
-    type Error: Send;
+    type Error;
 
     /// Returns whether the request has a body; then it cannot be repeated.
     fn has_body(&self) -> bool;
@@ -46,7 +46,7 @@ pub(crate) trait RequestSender: Send {
     fn send(
         &mut self,
         exchange: &mut Exchange,
-    ) -> impl Future<Output = Result<SendResult, SendError<Self::Error>>> + Send;
+    ) -> impl Future<Output = Result<SendResult, SendError<Self::Error>>>;
 
     /// Returns whether each interim response restarts the time limit for the answer.
     fn is_patient(&self) -> bool {
@@ -54,12 +54,12 @@ pub(crate) trait RequestSender: Send {
     }
 
     /// Waits until no client wants the answer any more, so that the exchange is given up. Returns the reason.
-    fn gone(&mut self) -> impl Future<Output = Self::Error> + Send {
+    fn gone(&mut self) -> impl Future<Output = Self::Error> {
         std::future::pending()
     }
 
     /// Takes the head of an interim response (RFC 9110 §15.2), ready to be forwarded.
-    fn interim(&mut self, head: Vec<u8>) -> impl Future<Output = ()> + Send;
+    fn interim(&mut self, head: Vec<u8>) -> impl Future<Output = ()>;
 }
 
 /// Error that ends the sending of a body.

@@ -4,6 +4,7 @@
 use std::{
     net::SocketAddr,
     pin::pin,
+    rc::Rc,
     sync::Arc,
     task::{Context, Waker},
     time::Duration,
@@ -59,12 +60,12 @@ impl Scene {
         let address: SocketAddr = self.clients.local_addr().expect("bound");
         let client = TcpStream::connect(address).await.expect("connected");
         let (served, from) = self.clients.accept().await.expect("accepted");
-        tokio::spawn(async move {
+        tokio::task::spawn_local(async move {
             let member = with_core(|core| core.clients.turns.join(from.ip()));
             let peer = Peer::new(from, false, &[]);
             let transport = Transport::plain(served);
             let watch = Watch::new();
-            let serving = http1::serve(transport, Arc::clone(&watch), peer, Vec::new(), &member);
+            let serving = http1::serve(transport, Rc::clone(&watch), peer, Vec::new(), &member);
             if let Some((transport, early)) = Box::pin(serving).await {
                 Box::pin(http2::serve(transport, watch, peer, early, &member)).await;
             }

@@ -79,7 +79,7 @@ pub(crate) struct Pipe {
 }
 
 /// Client's side of a pipe.
-pub(crate) trait Duplex: Send {
+pub(crate) trait Duplex {
     /// Appends received bytes; waits for at least one. 0 means the end.
     fn poll_take(&mut self, cx: &mut Context<'_>, into: &mut Vec<u8>) -> Poll<Result<usize, SinkError>>;
 

@@ -68,7 +68,7 @@ pub(crate) async fn purge(request: &Request) -> Answer<'static> {
 /// request, such as older versions of Magento. A failed broadcast to the other accelerators takes precedence
 /// in the answer.
 async fn run_detached(
-    purge: impl Future<Output = (Answer<'static>, Result<(), String>)> + Send + 'static,
+    purge: impl Future<Output = (Answer<'static>, Result<(), String>)> + 'static,
 ) -> Answer<'static> {
     match tokio::task::spawn_local(purge).await {
         Ok((here, Ok(()))) => here,

@@ -14,21 +14,15 @@
 //! them. *Memory:* a fixed number of slots, chosen by a hash; addresses that share a slot share its turns.
 //! *Waiting:* a connection that floods waits behind earlier ones from its own address; [`Turn::has_waited`]
 //! is for its server's counter. Figures: `docs/decisions/026-siege.md`.
-#![expect(
-    clippy::disallowed_types,
-    reason = "of one thread: nobody waits for it; taken when a connection comes or has much to do"
-)]
 
 use std::{
+    cell::{Cell, RefCell, RefMut},
     collections::VecDeque,
     future::poll_fn,
     hash::{BuildHasher, RandomState},
     net::IpAddr,
     pin::Pin,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
-    },
+    rc::Rc,
     task::{Context, Poll, Waker},
 };
 
@@ -46,20 +40,19 @@ const UNASKED_TURNS_MAX: u64 = 2;
 /// Number of bits that count turns in a slot's word; the other bits hold the tick of the clock.
 const TURN_BITS: u32 = 8;
 
-/// Turn scheduler of one loop. Only the loop's thread uses it; the uncontended lock lets tasks of any kind
-/// hold a [`Member`].
+/// Turn scheduler of one loop.
 #[derive(Debug)]
 pub struct TurnScheduler {
     /// Random seed of the address hash, so that a client cannot choose an address that shares another's slot.
     seed: RandomState,
-    inner: Mutex<Inner>,
+    inner: RefCell<Inner>,
     /// For each slot, the large turns taken without waiting, and the tick in which they were taken.
-    unasked: Box<[AtomicU64]>,
+    unasked: Box<[Cell<u64>]>,
     /// Number of slots with connections.
-    in_use: AtomicUsize,
+    in_use: Cell<usize>,
     /// Time until which fair scheduling stays active even if all connections are from one address, because a
     /// client from another address may come back. 0: there was no other address.
-    shared_until_ms: AtomicU64,
+    shared_until_ms: Cell<u64>,
 }
 
 #[derive(Debug)]
@@ -81,7 +74,7 @@ struct AddressSlot {
 /// A connection registered with the scheduler, under the hash of its address.
 #[derive(Debug)]
 pub struct Member {
-    fair: Arc<TurnScheduler>,
+    fair: Rc<TurnScheduler>,
     place: usize,
 }
 
@@ -107,38 +100,38 @@ impl Default for TurnScheduler {
         Self {
             seed: RandomState::new(),
             inner: inner.into(),
-            unasked: std::iter::repeat_with(AtomicU64::default).take(PLACES).collect(),
-            in_use: AtomicUsize::new(0),
-            shared_until_ms: AtomicU64::new(0),
+            unasked: std::iter::repeat_with(Cell::default).take(PLACES).collect(),
+            in_use: Cell::new(0),
+            shared_until_ms: Cell::new(0),
         }
     }
 }
 
 impl TurnScheduler {
     /// Registers a connection from this address (IPv6: from this /64) until the returned member is dropped.
-    pub fn join(self: &Arc<Self>, address: IpAddr) -> Member {
+    pub fn join(self: &Rc<Self>, address: IpAddr) -> Member {
         let hash = self.seed.hash_one(ClientKey::of(address));
         #[expect(clippy::cast_possible_truncation, reason = "less than the number of places")]
         let place = (hash % PLACES as u64) as usize;
         let connections = &mut self.inner().places[place].connections;
         if *connections == 0 {
-            self.in_use.fetch_add(1, Relaxed);
+            self.in_use.set(self.in_use.get() + 1);
         }
         *connections += 1;
-        Member { fair: Arc::clone(self), place }
+        Member { fair: Rc::clone(self), place }
     }
 
     /// Returns whether all connections are from one address, and have been for a while.
     #[inline]
     fn is_one_address(&self) -> bool {
-        self.in_use.load(Relaxed) <= 1 && {
-            let until_ms = self.shared_until_ms.load(Relaxed);
+        self.in_use.get() <= 1 && {
+            let until_ms = self.shared_until_ms.get();
             until_ms == 0 || until_ms <= clock::monotonic_ms()
         }
     }
 
-    fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    fn inner(&self) -> RefMut<'_, Inner> {
+        self.inner.borrow_mut()
     }
 }
 
@@ -155,7 +148,7 @@ impl Member {
     /// one.
     #[inline]
     pub fn has_had_its_part(&self) -> bool {
-        let account = self.fair.unasked[self.place].load(Relaxed);
+        let account = self.fair.unasked[self.place].get();
         account >> TURN_BITS == clock::monotonic_ms() && account & ((1 << TURN_BITS) - 1) >= UNASKED_TURNS_MAX
     }
 
@@ -164,10 +157,10 @@ impl Member {
     pub fn note_unqueued_turn(&self) {
         let tick = clock::monotonic_ms();
         let account = &self.fair.unasked[self.place];
-        let before = account.load(Relaxed);
+        let before = account.get();
         // Turns beyond the bound are not counted, so that the count does not overflow into the tick.
         let turns = if before >> TURN_BITS == tick { before & ((1 << TURN_BITS) - 1) } else { 0 };
-        account.store(tick << TURN_BITS | (turns + 1).min((1 << TURN_BITS) - 1), Relaxed);
+        account.set(tick << TURN_BITS | (turns + 1).min((1 << TURN_BITS) - 1));
     }
 
     /// Waits for a turn, if other connections of the same address also want one and connections of another
@@ -221,8 +214,10 @@ impl Drop for Member {
         place.connections -= 1;
         if place.connections == 0 {
             assert!(!place.is_taken && place.waiting.is_empty(), "somebody who is gone has a turn");
-            if self.fair.in_use.fetch_sub(1, Relaxed) > 1 {
-                self.fair.shared_until_ms.store(clock::monotonic_ms() + SHARED_FOR_MS, Relaxed);
+            let in_use = self.fair.in_use.get();
+            self.fair.in_use.set(in_use - 1);
+            if in_use > 1 {
+                self.fair.shared_until_ms.set(clock::monotonic_ms() + SHARED_FOR_MS);
             }
         }
     }
@@ -307,7 +302,7 @@ mod tests {
     #[tokio::test(flavor = "current_thread")]
     async fn a_quiet_connection_waits_one_turn_per_address() {
         let local = tokio::task::LocalSet::new();
-        let fair = Arc::new(TurnScheduler::default());
+        let fair = Rc::new(TurnScheduler::default());
         let turns = Rc::new(RefCell::new(Vec::new()));
         let is_over = Rc::new(Cell::new(false));
         let quiet = fair.join(address(1));
@@ -341,12 +336,12 @@ mod tests {
             assert_eq!(before, after, "in order: {turns:?}");
         }
         drop(quiet);
-        assert_eq!(fair.in_use.load(Relaxed), 0);
+        assert_eq!(fair.in_use.get(), 0);
     }
 
     #[test]
     fn two_unqueued_turns_exhaust_a_ticks_share() {
-        let fair = Arc::new(TurnScheduler::default());
+        let fair = Rc::new(TurnScheduler::default());
         let (one, two, other) = (fair.join(address(1)), fair.join(address(1)), fair.join(address(2)));
         // The clock may tick between two lines; then the test retries.
         let is_seen = (0..1000).any(|_| {
@@ -368,7 +363,7 @@ mod tests {
 
     #[tokio::test(flavor = "current_thread")]
     async fn a_leaving_waiter_passes_its_turn_on() {
-        let fair = Arc::new(TurnScheduler::default());
+        let fair = Rc::new(TurnScheduler::default());
         let (_other, one, two, three) =
             (fair.join(address(1)), fair.join(address(2)), fair.join(address(2)), fair.join(address(2)));
         let first = one.turn().await;
@@ -387,7 +382,7 @@ mod tests {
 
     #[tokio::test(flavor = "current_thread")]
     async fn connections_of_one_address_do_not_queue() {
-        let fair = Arc::new(TurnScheduler::default());
+        let fair = Rc::new(TurnScheduler::default());
         let (one, two) = (fair.join(address(7)), fair.join(address(7)));
         let _first = one.turn().await;
         let _second = two.turn().await;

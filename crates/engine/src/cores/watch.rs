@@ -1,57 +1,53 @@
 //! Deadlines of connections, without a timer for each wait.
 //!
-//! A connection records its phase and its deadline in its [`Watch`] (two relaxed stores per turn). One sweep
+//! A connection records its phase and its deadline in its [`Watch`] (two stores per turn). One sweep
 //! per core checks a tenth of the connections ten times a second and wakes those whose deadline has passed;
-//! the connection itself then closes. Both run on the same core; the fields are atomic because some servers'
-//! tasks must be `Send`.
+//! the connection itself then closes. Both run on the core's thread.
 
 use std::{
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
-    },
+    cell::{Cell, OnceCell},
+    rc::Rc,
     task::Waker,
     time::Duration,
 };
 
 /// Phase of a connection: the event it waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
 pub enum Phase {
     /// Waits for the next request: none has begun, and no data is lost if the connection ends.
-    Idle = 0,
+    Idle,
     /// Waits for the rest of a request's head.
-    Head = 1,
+    Head,
     /// Waits for more of a request's body.
-    Body = 2,
+    Body,
     /// Waits for the peer to read the data sent to it.
-    Send = 3,
+    Send,
     /// Waits for this server or its upstreams, so the peer has no deadline.
-    Working = 4,
+    Working,
     /// Serves several requests at once, each with deadlines of its own, which the connection checks at
     /// intervals.
-    Streams = 5,
+    Streams,
 }
 
 /// Phase and deadline of one connection.
 #[derive(Debug)]
 pub struct Watch {
-    phase: AtomicU8,
-    deadline_ms: AtomicU64,
-    expired: AtomicBool,
+    phase: Cell<Phase>,
+    deadline_ms: Cell<u64>,
+    expired: Cell<bool>,
     /// The task's waker. A task always has the same waker, so it is stored only once.
-    waker: OnceLock<Waker>,
+    waker: OnceCell<Waker>,
 }
 
 impl Watch {
     /// Creates a watch without a deadline.
     #[must_use]
-    pub fn new() -> Arc<Self> {
-        Arc::new(Self {
-            phase: AtomicU8::new(Phase::Working as u8),
-            deadline_ms: AtomicU64::new(u64::MAX),
-            expired: AtomicBool::new(false),
-            waker: OnceLock::new(),
+    pub fn new() -> Rc<Self> {
+        Rc::new(Self {
+            phase: Cell::new(Phase::Working),
+            deadline_ms: Cell::new(u64::MAX),
+            expired: Cell::new(false),
+            waker: OnceCell::new(),
         })
     }
 
@@ -66,51 +62,44 @@ impl Watch {
     /// Sets the phase and its maximum duration from now on. `now_ms` is the monotonic clock's time, so that
     /// setting the machine's clock does not end any wait.
     pub fn wait(&self, phase: Phase, now_ms: u64, at_most: Duration) {
-        self.phase.store(phase as u8, Ordering::Relaxed);
+        self.phase.set(phase);
         let at_most_ms = u64::try_from(at_most.as_millis()).unwrap_or(u64::MAX);
-        self.deadline_ms.store(now_ms.saturating_add(at_most_ms), Ordering::Relaxed);
+        self.deadline_ms.set(now_ms.saturating_add(at_most_ms));
     }
 
     /// Clears the deadline, because the connection waits for no event that has one.
     pub fn work(&self) {
-        self.phase.store(Phase::Working as u8, Ordering::Relaxed);
-        self.deadline_ms.store(u64::MAX, Ordering::Relaxed);
+        self.phase.set(Phase::Working);
+        self.deadline_ms.set(u64::MAX);
     }
 
     /// Returns the current phase.
     #[must_use]
     pub fn phase(&self) -> Phase {
-        match self.phase.load(Ordering::Relaxed) {
-            0 => Phase::Idle,
-            1 => Phase::Head,
-            2 => Phase::Body,
-            3 => Phase::Send,
-            5 => Phase::Streams,
-            _ => Phase::Working,
-        }
+        self.phase.get()
     }
 
     /// Returns whether the deadline was found to have passed, or a drain ended the wait.
     #[must_use]
     pub fn expired(&self) -> bool {
-        self.expired.load(Ordering::Relaxed)
+        self.expired.get()
     }
 
     /// Clears the expired state, so that a last answer can be sent to the peer.
     pub fn renew(&self) {
-        self.expired.store(false, Ordering::Relaxed);
+        self.expired.set(false);
         self.work();
     }
 
     fn look(&self, now_ms: u64) {
-        if now_ms > self.deadline_ms.load(Ordering::Relaxed) {
+        if now_ms > self.deadline_ms.get() {
             self.end();
         }
     }
 
     /// Ends the wait at once, as if its deadline had passed.
     pub fn end(&self) {
-        self.expired.store(true, Ordering::Relaxed);
+        self.expired.set(true);
         if let Some(waker) = self.waker.get() {
             waker.wake_by_ref();
         }
@@ -120,14 +109,14 @@ impl Watch {
 /// Watches of one core's connections.
 #[derive(Debug, Default)]
 pub struct Watches {
-    entries: Vec<Option<Arc<Watch>>>,
+    entries: Vec<Option<Rc<Watch>>>,
     vacant: Vec<usize>,
     cursor: usize,
 }
 
 impl Watches {
     /// Adds a connection; returns its number for [`Self::remove`].
-    pub fn add(&mut self, watch: Arc<Watch>) -> usize {
+    pub fn add(&mut self, watch: Rc<Watch>) -> usize {
         if let Some(at) = self.vacant.pop() {
             self.entries[at] = Some(watch);
             at
@@ -163,13 +152,13 @@ impl Watches {
     /// Ends the wait with the lowest sort key among the next `looks` connections. `order` maps a phase and a
     /// deadline in milliseconds to a sort key; `None` exempts the wait. Returns whether a wait was ended.
     pub fn end_earliest(&mut self, looks: usize, order: impl Fn(Phase, u64) -> Option<u64>) -> bool {
-        let mut earliest: Option<(u64, &Arc<Watch>)> = None;
+        let mut earliest: Option<(u64, &Rc<Watch>)> = None;
         for _ in 0..looks.min(self.entries.len()) {
             self.cursor = (self.cursor + 1) % self.entries.len();
             let Some(watch) = self.entries[self.cursor].as_ref().filter(|watch| !watch.expired()) else {
                 continue;
             };
-            let Some(at) = order(watch.phase(), watch.deadline_ms.load(Ordering::Relaxed)) else { continue };
+            let Some(at) = order(watch.phase(), watch.deadline_ms.get()) else { continue };
             if earliest.is_none_or(|(earliest, _)| at < earliest) {
                 earliest = Some((at, watch));
             }
@@ -198,7 +187,7 @@ mod tests {
             .map(|i| {
                 let watch = Watch::new();
                 watch.wait(Phase::Head, i * 100, Duration::from_millis(50));
-                watches.add(Arc::clone(&watch));
+                watches.add(Rc::clone(&watch));
                 watch
             })
             .collect();
@@ -217,7 +206,7 @@ mod tests {
             .map(|(phase, at)| {
                 let watch = Watch::new();
                 watch.wait(phase, at, Duration::from_millis(50));
-                watches.add(Arc::clone(&watch));
+                watches.add(Rc::clone(&watch));
                 watch
             })
             .into();

@@ -163,7 +163,7 @@ pub(crate) struct Local {
     pub(crate) core: RefCell<Core>,
     pub(crate) inbox: RefCell<Inbox>,
     /// Distributes turns fairly among the busy connections.
-    pub(crate) fair: Arc<TurnScheduler>,
+    pub(crate) fair: Rc<TurnScheduler>,
 }
 
 /// Resources from which a core is built.
@@ -228,7 +228,7 @@ impl Local {
         Rc::new(Self {
             core: RefCell::new(core),
             inbox: RefCell::new(Inbox::new(receiver)),
-            fair: Arc::default(),
+            fair: Rc::default(),
         })
     }
 }

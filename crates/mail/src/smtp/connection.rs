@@ -11,7 +11,6 @@ use std::{
     future::poll_fn,
     net::SocketAddr,
     rc::Rc,
-    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
@@ -77,22 +76,22 @@ impl Drop for MemoryCharge {
 /// ends.
 struct ConnectionGuard {
     core: Rc<Core>,
-    watch: Arc<Watch>,
+    watch: Rc<Watch>,
     number: usize,
     _memory: MemoryCharge,
     _open: Option<ConnectionSlot>,
 }
 
 impl ConnectionGuard {
-    fn new(core: &Rc<Core>, watch: &Arc<Watch>) -> Self {
+    fn new(core: &Rc<Core>, watch: &Rc<Watch>) -> Self {
         core.shared.balance.opened(core.number);
         core.observers.counters.set(Counter::Connections, core.shared.balance.held(core.number) as u64);
         core.note_memory();
-        let number = core.clients.watches.borrow_mut().add(Arc::clone(watch));
+        let number = core.clients.watches.borrow_mut().add(Rc::clone(watch));
         core.rounds.stir();
         Self {
             core: Rc::clone(core),
-            watch: Arc::clone(watch),
+            watch: Rc::clone(watch),
             number,
             _memory: MemoryCharge::new(core, CONNECTION_BYTES),
             _open: None,
@@ -118,7 +117,7 @@ struct Connection {
     stream: Stream,
     /// Memory charge of the TLS state.
     tls_memory: Option<MemoryCharge>,
-    watch: Arc<Watch>,
+    watch: Rc<Watch>,
     /// Bytes that were read but not consumed yet.
     pending: Vec<u8>,
     /// True if the session has not seen `pending` yet.

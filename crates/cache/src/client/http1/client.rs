@@ -4,7 +4,7 @@
 use std::{
     future::poll_fn,
     io,
-    sync::Arc,
+    rc::Rc,
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -36,7 +36,7 @@ const AHEAD_BYTES_MAX: usize = 4 << 10;
 /// A client's HTTP/1 connection: its socket, its time limits, and its received bytes.
 pub(in crate::client) struct Client {
     pub(in crate::client) transport: Transport,
-    pub(in crate::client) watch: Arc<Watch>,
+    pub(in crate::client) watch: Rc<Watch>,
     pub(in crate::client) send_stall_max: Duration,
     /// Bytes that the transport has accepted.
     pub(in crate::client) sent_bytes: u64,
@@ -172,7 +172,7 @@ enum Ahead {
 }
 
 impl Client {
-    pub(in crate::client) fn new(transport: Transport, watch: Arc<Watch>, limits: &Limits) -> Self {
+    pub(in crate::client) fn new(transport: Transport, watch: Rc<Watch>, limits: &Limits) -> Self {
         Self {
             transport,
             watch,

@@ -340,7 +340,7 @@ fn spawn(
     is_whole: bool,
     client: ClientKey,
     head_bytes: Option<usize>,
-    answering: impl Future<Output = ()> + Send + 'static,
+    answering: impl Future<Output = ()> + 'static,
 ) {
     let Some(working) = StreamTask::new(&core.budgets.accounts, client, head_bytes) else {
         core.count(Counter::StreamsRefused);

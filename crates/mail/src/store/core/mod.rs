@@ -10,6 +10,7 @@ mod parts;
 
 use std::{
     cell::Cell,
+    rc::Rc,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -130,7 +131,7 @@ impl Core {
             clients: Clients {
                 abuse: Abuse { lists, peers: Arc::clone(&shared.peers) }.into(),
                 watches: Watches::default().into(),
-                turns: Arc::default(),
+                turns: Rc::default(),
                 receiving: ClientMemoryBudget::new(Arc::clone(&shared.receiving), receiving_bytes_max, cores),
                 connection_memory: ClientMemoryBudget::new(
                     Arc::clone(&shared.connections),

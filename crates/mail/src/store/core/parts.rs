@@ -2,6 +2,7 @@
 
 use std::{
     cell::{Cell, RefCell},
+    rc::Rc,
     sync::Arc,
 };
 
@@ -56,7 +57,7 @@ pub(crate) struct Clients {
     /// Deadlines of connections.
     pub(crate) watches: RefCell<Watches>,
     /// Fair scheduler for the turns of connections that send much at once.
-    pub(crate) turns: Arc<TurnScheduler>,
+    pub(crate) turns: Rc<TurnScheduler>,
     /// Memory budget of mails being received.
     pub(crate) receiving: ClientMemoryBudget,
     /// Memory budget of the core's connections.

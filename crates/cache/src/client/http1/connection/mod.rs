@@ -14,7 +14,7 @@
 
 mod turn;
 
-use std::{future::poll_fn, sync::Arc};
+use std::{future::poll_fn, rc::Rc, sync::Arc};
 
 use engine::{
     cores::{fair::Member, watch::Watch},
@@ -164,7 +164,7 @@ pub(crate) fn head_limits(config: &Config) -> HeadLimits {
 /// deadlines; `member` is the connection's place in the fair scheduling of long turns.
 pub(crate) async fn serve(
     transport: Transport,
-    watch: Arc<Watch>,
+    watch: Rc<Watch>,
     peer: Peer,
     early: Vec<u8>,
     member: &Member,
@@ -216,7 +216,7 @@ impl TurnOutcome {
 }
 
 impl Connection {
-    fn new(transport: Transport, watch: Arc<Watch>, peer: Peer) -> Self {
+    fn new(transport: Transport, watch: Rc<Watch>, peer: Peer) -> Self {
         let client = with_core(|core| Client::new(transport, watch, &core.config.limits));
         Self {
             client,

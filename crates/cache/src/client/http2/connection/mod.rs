@@ -14,6 +14,7 @@ mod tests;
 
 use std::{
     future::poll_fn,
+    rc::Rc,
     sync::Arc,
     task::{Context, Poll},
     time::Duration,
@@ -91,7 +92,7 @@ impl From<SinkError> for End {
 /// turns.
 pub(crate) async fn serve(
     transport: Transport,
-    watch: Arc<Watch>,
+    watch: Rc<Watch>,
     peer: Peer,
     early: Vec<u8>,
     member: &Member,

@@ -12,7 +12,7 @@ use crate::core::test_core;
 struct Scene {
     client: TcpStream,
     multiplex: Multiplex,
-    watch: Arc<Watch>,
+    watch: Rc<Watch>,
     now_ms: u64,
 }
 
@@ -64,7 +64,7 @@ impl Scene {
         self.now_ms += after_ms;
         let Self { multiplex, watch, now_ms, .. } = self;
         let mut watches = Watches::default();
-        watches.add(Arc::clone(watch));
+        watches.add(Rc::clone(watch));
         watches.sweep(*now_ms);
         if watch.expired() {
             with_core(|core| deadlines::check(core, multiplex, watch, *now_ms))?;
