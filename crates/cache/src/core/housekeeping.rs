@@ -1,7 +1,7 @@
 //! Housekeeping of a core between its clients' requests: deadlines, expiry, eviction ahead of need, bans,
 //! copies to the file.
 
-use std::{sync::Arc, time::Duration};
+use std::{rc::Rc, time::Duration};
 
 use engine::cores::{clock, rounds::sooner};
 
@@ -28,7 +28,7 @@ const EVICTIONS_A_STEP: usize = 64;
 
 /// Handles deadlines, expiries and eviction ahead of need, in bounded rounds, until none are due.
 pub(crate) async fn keep_house() {
-    let rounds = with_core(|core| Arc::clone(&core.storage.rounds));
+    let rounds = with_core(|core| Rc::clone(&core.storage.rounds));
     loop {
         let (mut more, mut clients_at_ms) = (true, 0);
         while more {

@@ -79,9 +79,9 @@ pub(crate) struct Storage {
     /// Access to the store's file; `None` if the store is in memory only.
     pub(crate) file: Option<FileReads>,
     /// Budget for background steps, so that fetches for the store wait until ready answers have been sent.
-    pub(crate) behind: Arc<BackgroundBudget>,
+    pub(crate) behind: Rc<BackgroundBudget>,
     /// Schedule of housekeeping.
-    pub(crate) rounds: Arc<Rounds>,
+    pub(crate) rounds: Rc<Rounds>,
     pub(super) expiry_clock: SteadyClock,
     /// Sender that lends large bodies to the kernel without a copy; `None` if the store or the kernel does
     /// not support that.
@@ -98,8 +98,8 @@ impl Storage {
             reader,
             shard: RefCell::new(shard),
             file,
-            behind: Arc::default(),
-            rounds: Arc::new(Rounds::new(HOUSEKEEPING_EVERY)),
+            behind: Rc::default(),
+            rounds: Rc::new(Rounds::new(HOUSEKEEPING_EVERY)),
             expiry_clock: SteadyClock::new(),
             lender: RefCell::new(if store.lends() { Lender::open().ok() } else { None }),
             variants: Variants::default(),

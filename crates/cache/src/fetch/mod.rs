@@ -31,7 +31,7 @@ pub(crate) mod response;
 pub(crate) mod revalidate;
 pub(crate) mod variants;
 
-use std::sync::Arc;
+use std::{rc::Rc, sync::Arc};
 
 use engine::{cores::clock, store::tier::FileRecord};
 use tokio::sync::oneshot;
@@ -394,7 +394,7 @@ pub(crate) async fn fetch_for_one(request: &Request) -> Result<Box<AnswerHead>, 
 
 /// Waits until the ready hits have been answered.
 async fn yield_to_hits() {
-    let behind = with_core(|core| Arc::clone(&core.storage.behind));
+    let behind = with_core(|core| Rc::clone(&core.storage.behind));
     if behind.turn().await {
         with_core(|core| core.count(Counter::FetchesBehind));
     }

@@ -11,10 +11,7 @@
 //! least, so every task eventually runs. *Bounds:* time of a round. The tasks themselves keep each step short (one
 //! answer's head, one read of its body).
 
-use std::{
-    cell::Cell,
-    sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
-};
+use std::cell::Cell;
 
 use tokio::sync::Semaphore;
 
@@ -43,13 +40,12 @@ pub(super) fn note_park() {
 pub struct BackgroundBudget {
     /// Queue of tasks that wait for the next round.
     next: Semaphore,
-    /// Time at which the round ends. Atomic, like `parks`, only because spawned tasks must be `Send`; a single
-    /// thread writes them.
-    until_ns: AtomicU64,
+    /// Time at which the round ends.
+    until_ns: Cell<u64>,
     /// Number of the loop's waits for its sockets when the round began.
-    parks: AtomicU64,
+    parks: Cell<u64>,
     /// Number of steps that the round has had.
-    steps: AtomicU32,
+    steps: Cell<u32>,
     clock_ns: fn() -> u64,
 }
 
@@ -63,9 +59,9 @@ impl BackgroundBudget {
     fn by(clock_ns: fn() -> u64) -> Self {
         Self {
             next: Semaphore::new(1),
-            until_ns: AtomicU64::new(0),
-            parks: AtomicU64::new(u64::MAX),
-            steps: AtomicU32::new(0),
+            until_ns: Cell::new(0),
+            parks: Cell::new(u64::MAX),
+            steps: Cell::new(0),
             clock_ns,
         }
     }
@@ -90,21 +86,21 @@ impl BackgroundBudget {
 
     /// Takes a step of the round if one is left; the first step after a wait for the sockets begins a round.
     fn take_step(&self) -> bool {
-        if self.parks.load(Relaxed) != PARKS.get() {
+        if self.parks.get() != PARKS.get() {
             self.begin_round();
         }
-        let steps = self.steps.load(Relaxed);
-        let is_left = steps < STEPS_MIN || (self.clock_ns)() < self.until_ns.load(Relaxed);
+        let steps = self.steps.get();
+        let is_left = steps < STEPS_MIN || (self.clock_ns)() < self.until_ns.get();
         if is_left {
-            self.steps.store(steps + 1, Relaxed);
+            self.steps.set(steps + 1);
         }
         is_left
     }
 
     fn begin_round(&self) {
-        self.steps.store(0, Relaxed);
-        self.parks.store(PARKS.get(), Relaxed);
-        self.until_ns.store((self.clock_ns)() + ROUND_NS, Relaxed);
+        self.steps.set(0);
+        self.parks.set(PARKS.get());
+        self.until_ns.set((self.clock_ns)() + ROUND_NS);
     }
 }
 

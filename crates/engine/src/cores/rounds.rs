@@ -11,28 +11,28 @@
 //! ```
 //! A busy loop runs its rounds periodically, and an idle loop does not wake. After the last stir there is one
 //! more round, for tasks that the previous round left unfinished. *Core:* everything belongs to one loop's
-//! thread; the state is atomic because a task must be `Send`. A stir costs one load while rounds are running.
+//! thread.
 
-use std::{
-    sync::atomic::{AtomicU8, Ordering::Relaxed},
-    time::Duration,
-};
+use std::{cell::Cell, time::Duration};
 
 use tokio::sync::Notify;
 
-/// State: no round was requested ([`Rounds::stir`]) since the last one.
-const QUIET: u8 = 0;
-/// State: a round was requested ([`Rounds::stir`]) since the last one.
-const STIRRED: u8 = 1;
-/// State: no round runs until one is requested or due.
-const RESTING: u8 = 2;
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RoundState {
+    /// No round was requested ([`Rounds::stir`]) since the last one.
+    Quiet,
+    /// A round was requested since the last one.
+    Stirred,
+    /// No round runs until one is requested or due.
+    Resting,
+}
 
 /// Schedule of one loop's periodic rounds. The task that runs the rounds calls [`Rounds::pause`] after each
 /// of them.
 #[derive(Debug)]
 pub struct Rounds {
     every: Duration,
-    state: AtomicU8,
+    state: Cell<RoundState>,
     stirred: Notify,
 }
 
@@ -40,15 +40,15 @@ impl Rounds {
     /// Creates a schedule with this period.
     #[must_use]
     pub fn new(every: Duration) -> Self {
-        // The state begins as `STIRRED`, so that the first round runs like any other.
-        Self { every, state: AtomicU8::new(STIRRED), stirred: Notify::new() }
+        // The state begins as stirred, so that the first round runs like any other.
+        Self { every, state: Cell::new(RoundState::Stirred), stirred: Notify::new() }
     }
 
     /// Requests a round because there is new work for the periodic tasks. The next round runs within one
     /// period, and is followed by one more.
     #[inline]
     pub fn stir(&self) {
-        if self.state.load(Relaxed) != STIRRED && self.state.swap(STIRRED, Relaxed) == RESTING {
+        if self.state.replace(RoundState::Stirred) == RoundState::Resting {
             self.stirred.notify_one();
         }
     }
@@ -56,12 +56,12 @@ impl Rounds {
     /// Waits until the next round. `due_in` is the maximum time until the next round if there is no stir;
     /// `None`: no round is needed. Returns whether there was a stir since the last pause began.
     pub async fn pause(&self, due_in: Option<Duration>) -> bool {
-        let was_stirred = self.state.swap(QUIET, Relaxed) == STIRRED;
+        let was_stirred = self.state.replace(RoundState::Quiet) == RoundState::Stirred;
         if was_stirred || due_in.is_some_and(|due_in| due_in <= self.every) {
             tokio::time::sleep(self.every).await;
             return was_stirred;
         }
-        self.state.store(RESTING, Relaxed);
+        self.state.set(RoundState::Resting);
         let stirred = match due_in {
             None => {
                 self.stirred.notified().await;
@@ -71,9 +71,9 @@ impl Rounds {
         };
         if stirred {
             tokio::time::sleep(self.every).await;
-        } else {
+        } else if self.state.get() == RoundState::Resting {
             // A stir that came while the timer fired is kept.
-            let _ = self.state.compare_exchange(RESTING, QUIET, Relaxed, Relaxed);
+            self.state.set(RoundState::Quiet);
         }
         stirred
     }
@@ -119,7 +119,7 @@ mod tests {
     }
 
     async fn rests(rounds: &Rounds) {
-        while rounds.state.load(Relaxed) != RESTING {
+        while rounds.state.get() != RoundState::Resting {
             tokio::task::yield_now().await;
         }
     }

@@ -187,8 +187,8 @@ struct State {
     looked_ns: u64,
 }
 
-/// State that tells whether a core has pending reads to check for timeouts. Used by one thread only; atomic
-/// because a task must be `Send`.
+/// State that tells whether a core has pending reads to check for timeouts. Used by one thread at a time; atomic
+/// because it is made before the core's thread.
 #[derive(Debug, Default)]
 struct Timing {
     is_pending: AtomicBool,
