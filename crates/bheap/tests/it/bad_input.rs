@@ -1,5 +1,6 @@
 //! Behaviour of queues when the storage is full, the page size is odd, or a comparison panics.
 
+use crate::random::Random;
 use bheap::blocks::Arena;
 use bheap::layout::PageSizeError;
 use bheap::{BHeap, BinaryHeap, Full, Handle, HandleQueue, IndexedHeap, LazyQueue, PageQueue, PriorityQueue};
@@ -90,19 +91,6 @@ impl Ord for Touchy {
         FUSE.set(FUSE.get() - 1);
         assert!(FUSE.get() > 0, "the comparison panics");
         self.0.cmp(&other.0)
-    }
-}
-
-struct Random(u64);
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-    fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
     }
 }
 

@@ -3,6 +3,7 @@
 //! `BHEAP_ITEMS=16000000` sets the number of items of every sequence; by default it is a million in one of
 //! them, fewer in the others.
 
+use crate::random::Random;
 use bheap::blocks::{Arena, TracedBlocks};
 use bheap::indexed::Entry;
 use bheap::trace::Trace;
@@ -69,16 +70,6 @@ impl Longest {
 
 fn items(otherwise: u64) -> u64 {
     std::env::var("BHEAP_ITEMS").ok().map_or(otherwise, |n| n.parse().unwrap())
-}
-
-struct Random(u64);
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
 }
 
 /// Number of key sequences: uniform, sorted, reversed, time-like, all equal, clustered.

@@ -4,6 +4,7 @@
 //! beside the code: after a kill the kernel still has all written bytes.)
 #![cfg(feature = "std")]
 
+use crate::random::Random;
 use bheap::BinaryHeap;
 use bheap::file::FileHeap;
 use bheap::layout::PageLayout;
@@ -17,17 +18,6 @@ const CHILD: &str = "BHEAP_CRASH_CHILD";
 const CAPACITY: usize = 60_000;
 /// Number of checkpoints after which the child ends by itself, in case its parent has died.
 const CHECKPOINTS_MAX: u64 = 5_000;
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % n
-    }
-}
 
 enum Operation {
     Push(Item),

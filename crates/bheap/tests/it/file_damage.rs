@@ -1,45 +1,12 @@
 //! Damaged queue files: an error or the right content, never a wrong one and never a panic.
 #![cfg(feature = "std")]
 
+use crate::damage::{Memory, damage};
+use crate::random::Random;
 use bheap::Heap;
 use bheap::file::{BLOCK_BYTES, Disk, Fault, FileHeap, FileLayout, FileRows, StoredItem};
 use bheap::layout::PageLayout;
 use bheap::rows::Rows;
-use std::io;
-use std::path::Path;
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % n as u64) as usize
-    }
-}
-
-/// A disk in memory.
-#[derive(Debug, Clone)]
-struct Memory(Vec<u8>);
-
-impl Disk for Memory {
-    fn path(&self) -> &Path {
-        Path::new("memory")
-    }
-    fn bytes(&self) -> &[u8] {
-        &self.0
-    }
-    fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.0
-    }
-    fn reserve(&mut self, _from: usize, _bytes: usize) -> io::Result<()> {
-        Ok(())
-    }
-    fn sync(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
 
 fn layout() -> PageLayout {
     PageLayout::for_page_bytes::<u64>(512).unwrap()
@@ -69,7 +36,7 @@ fn sample() -> Sample {
         before = std::fs::read(&path).unwrap();
         items_before = content(queue.heap().rows());
         for _ in 0..700 {
-            queue.push(random.below(1 << 40) as u64).unwrap();
+            queue.push(random.below(1 << 40)).unwrap();
         }
         for _ in 0..60 {
             queue.pop();
@@ -90,29 +57,6 @@ fn open(bytes: &[u8]) -> Option<Vec<u64>> {
     Some(items)
 }
 
-fn damage(bytes: &mut [u8], random: &mut Random) {
-    // Half of the damage is to the most sensitive parts: the headers and the tables.
-    let near = if random.below(2) == 0 { bytes.len() } else { 3 * BLOCK_BYTES };
-    let near = if random.below(4) == 0 { 128 } else { near };
-    let at = random.below(near);
-    match random.below(8) {
-        0 => {
-            let end = (at + 1 + random.below(6_000)).min(bytes.len());
-            bytes[at..end].fill_with(|| random.below(256) as u8);
-        }
-        1 => {
-            let start = at / 512 * 512;
-            bytes[start..start + 512].fill(0);
-        }
-        2 => {
-            let (from, to) =
-                (at / BLOCK_BYTES * BLOCK_BYTES, random.below(bytes.len() / BLOCK_BYTES) * BLOCK_BYTES);
-            bytes.copy_within(from..from + BLOCK_BYTES, to);
-        }
-        _ => bytes[at] ^= 1 << random.below(8),
-    }
-}
-
 #[test]
 fn flipped_bits_never_yield_wrong_content() {
     let rounds = std::env::var("BHEAP_DAMAGE_ROUNDS").ok().map_or(5_000, |n| n.parse().unwrap());
@@ -122,10 +66,10 @@ fn flipped_bits_never_yield_wrong_content() {
     for seed in 0..rounds {
         let mut random = Random(0x5DEE_CE66_D1CE_4E5B ^ (seed as u64) << 17);
         for _ in 0..8 {
-            random.below(1);
+            random.index(1);
         }
         let mut bytes = sample.bytes.clone();
-        for _ in 0..1 + random.below(4) {
+        for _ in 0..1 + random.index(4) {
             damage(&mut bytes, &mut random);
         }
         match open(&bytes) {
@@ -155,7 +99,7 @@ fn every_bit_in_use_is_checked() {
     // effect).
     let mut refused = 0;
     for _ in 0..3_000 {
-        let bit = random.below(bytes.len() * 8);
+        let bit = random.index(bytes.len() * 8);
         bytes[bit / 8] ^= 1 << (bit % 8);
         match open(&bytes) {
             Some(items) => assert!(items == sample.items, "bit {bit}"),

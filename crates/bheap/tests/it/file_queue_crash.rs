@@ -3,6 +3,7 @@
 //! `BHEAP_CRASH_ROUNDS` sets the number of kills; the default is twelve.
 #![cfg(feature = "std")]
 
+use crate::random::Random;
 use bheap::Handle;
 use bheap::file::FileTimers;
 use std::io::{BufRead, BufReader, Write};
@@ -15,17 +16,6 @@ const CHILD: &str = "BHEAP_QUEUE_CRASH_CHILD";
 const CHECKPOINTS_MAX: u64 = 2_000;
 /// Number of queued keys from which removals outnumber insertions.
 const KEYS: usize = 6_000;
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % n
-    }
-}
 
 /// Applies the operations between two checkpoints to the queue in the child, or to the keys alone in the
 /// parent. All keys are different.

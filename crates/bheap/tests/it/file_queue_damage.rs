@@ -1,43 +1,10 @@
 //! Page queues in damaged, foreign and absurd files: an error or the right content, never a panic.
 #![cfg(feature = "std")]
 
-use bheap::file::{BLOCK_BYTES, Disk, Fault, FileError, FileHeap, FileQueue, FileTimers};
+use crate::damage::{Memory, damage};
+use crate::random::Random;
+use bheap::file::{BLOCK_BYTES, Fault, FileError, FileHeap, FileQueue, FileTimers};
 use bheap::layout::Binary;
-use std::io;
-use std::path::Path;
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % n as u64) as usize
-    }
-}
-
-/// A disk in memory.
-#[derive(Debug, Clone)]
-struct Memory(Vec<u8>);
-
-impl Disk for Memory {
-    fn path(&self) -> &Path {
-        Path::new("memory")
-    }
-    fn bytes(&self) -> &[u8] {
-        &self.0
-    }
-    fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.0
-    }
-    fn reserve(&mut self, _from: usize, _bytes: usize) -> io::Result<()> {
-        Ok(())
-    }
-    fn sync(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
 
 const ITEMS: usize = 9_000;
 
@@ -46,7 +13,7 @@ fn queue() -> (Vec<u8>, Vec<u64>) {
     let mut queue = FileQueue::<u64, Memory>::create_on(disk, ITEMS).unwrap();
     let mut random = Random(42);
     for _ in 0..3 {
-        (0..2_500).for_each(|_| queue.push(random.below(1 << 40) as u64).unwrap());
+        (0..2_500).for_each(|_| queue.push(random.below(1 << 40)).unwrap());
         queue.pop();
         queue.checkpoint().unwrap();
     }
@@ -69,8 +36,7 @@ fn timers() -> (Vec<u8>, Vec<u64>) {
     let mut timers = FileTimers::<u64, Memory>::create_on(disk, ITEMS).unwrap();
     let mut random = Random(43);
     for _ in 0..3 {
-        let handles: Vec<_> =
-            (0..2_500).map(|_| timers.insert(random.below(1 << 40) as u64).unwrap()).collect();
+        let handles: Vec<_> = (0..2_500).map(|_| timers.insert(random.below(1 << 40)).unwrap()).collect();
         handles.iter().step_by(40).for_each(|handle| timers.remove(*handle).unwrap());
         timers.pop();
         timers.checkpoint().unwrap();
@@ -89,26 +55,6 @@ fn open_timers(disk: Memory) -> Result<Vec<u64>, FileError> {
     Ok(keys)
 }
 
-/// Damages a file. Half of the damage is to the most sensitive parts (the headers, the tables, the first
-/// pages), the rest to other used pages.
-fn damage(bytes: &mut [u8], random: &mut Random) {
-    let used: Vec<usize> = (0..bytes.len() / BLOCK_BYTES)
-        .filter(|block| bytes[block * BLOCK_BYTES..(block + 1) * BLOCK_BYTES].iter().any(|byte| *byte != 0))
-        .collect();
-    let block = if random.below(2) == 0 { used[random.below(4)] } else { used[random.below(used.len())] };
-    let within = [128, BLOCK_BYTES][random.below(2)];
-    let at = block * BLOCK_BYTES + random.below(within);
-    match random.below(6) {
-        0 => bytes[at..(at / 512 + 1) * 512].fill_with(|| random.below(256) as u8),
-        1 => bytes[at / 512 * 512..(at / 512 + 1) * 512].fill(0),
-        2 => {
-            let to = used[random.below(used.len())] * BLOCK_BYTES;
-            bytes.copy_within(block * BLOCK_BYTES..(block + 1) * BLOCK_BYTES, to);
-        }
-        _ => bytes[at] ^= 1 << random.below(8),
-    }
-}
-
 fn is_never_wrong(sample: (Vec<u8>, Vec<u64>), open: impl Fn(Memory) -> Result<Vec<u64>, FileError>) {
     let rounds: u64 = std::env::var("BHEAP_DAMAGE_ROUNDS").ok().map_or(250, |n| n.parse().unwrap());
     let (bytes, items) = sample;
@@ -117,7 +63,7 @@ fn is_never_wrong(sample: (Vec<u8>, Vec<u64>), open: impl Fn(Memory) -> Result<V
     for seed in 0..rounds {
         let mut random = Random(0x5DEE_CE66_D1CE_4E5B ^ seed << 17);
         let mut damaged = Memory(bytes.clone());
-        for _ in 0..1 + random.below(3) {
+        for _ in 0..1 + random.index(3) {
             damage(&mut damaged.0, &mut random);
         }
         match open(damaged) {

@@ -3,21 +3,12 @@
 //!
 //! `BHEAP_STEPS=100000000` sets the number of operations.
 
+use crate::random::Random;
 use bheap::{Handle, HandleQueue, IndexedHeap, LazyQueue, Refusal, StaleHandle};
 use std::collections::BTreeSet;
 
 fn steps() -> usize {
     std::env::var("BHEAP_STEPS").ok().map_or(500_000, |steps| steps.parse().unwrap())
-}
-
-struct Random(u64);
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % n
-    }
 }
 
 /// Runs random operations on a queue and its twin. Keys are unique, so that the twin is an ordered set;

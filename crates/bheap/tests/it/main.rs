@@ -11,6 +11,7 @@
 
 mod bad_input;
 mod bounded;
+mod damage;
 mod file_bad_input;
 mod file_crash;
 mod file_damage;
@@ -20,4 +21,5 @@ mod file_twin;
 mod fuzz_seeds;
 mod handles;
 mod memory;
+mod random;
 mod twin;

@@ -2,17 +2,8 @@
 //!
 //! `BHEAP_ITEMS=4000000` sets a larger number of items than the default.
 
+use crate::random::Random;
 use bheap::{Handle, HandleQueue, LazyQueue, PageQueue};
-
-struct Random(u64);
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-}
 
 fn sizes() -> Vec<usize> {
     let most = std::env::var("BHEAP_ITEMS").ok().map_or(250_000, |items| items.parse().unwrap());

@@ -2,23 +2,11 @@
 //!
 //! `BHEAP_STEPS=100000000` sets the number of operations.
 
+use crate::random::Random;
 use bheap::{BHeap, BinaryHeap, PageQueue};
 
 fn steps() -> usize {
     std::env::var("BHEAP_STEPS").ok().map_or(3_000_000, |steps| steps.parse().unwrap())
-}
-
-struct Random(u64);
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-    fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
 }
 
 /// Returns the next key of a sequence; `now` is the key that left last.
