@@ -395,7 +395,8 @@ pub(crate) async fn fetch_for_one(request: &Request) -> Result<Box<AnswerHead>, 
 /// Waits until the ready hits have been answered.
 async fn yield_to_hits() {
     let behind = with_core(|core| Rc::clone(&core.storage.behind));
-    if behind.turn().await {
+    let hits = || with_core(|core| core.observers.counters.value(Counter::Hits));
+    if behind.turn(hits).await {
         with_core(|core| core.count(Counter::FetchesBehind));
     }
 }

@@ -5,8 +5,8 @@
 //! ```
 //! A loop serves its tasks in the order in which they become ready. When many answers of an origin arrive at
 //! once, a hit that arrives after them would wait for all of them to be stored. With this budget, the hit
-//! waits for at most [`ROUND_NS`] and a step or two: a task with deferrable work asks for a turn before each step
-//! of that work. A round ends when the time is up, or when nothing is ready any more and the loop waits for its
+//! waits for at most [`ROUND_NS`] and a step or two, or [`ROUND_NS_ALONE`] if it is the first in a while: a task with
+//! deferrable work asks for a turn before each step of that work. A round ends when the time is up, or when nothing is ready any more and the loop waits for its
 //! sockets. *Memory:* a queue of the waiting tasks. *Order:* first come, first served; each round has two steps at
 //! least, so every task eventually runs. *Bounds:* time of a round. The tasks themselves keep each step short (one
 //! answer's head, one read of its body).
@@ -21,6 +21,10 @@ use super::clock;
 /// costs a poll of the sockets and the wake-up of whoever they lead to, so one for each answer or two cost a
 /// quarter of a miss.
 pub const ROUND_NS: u64 = 100_000;
+
+/// The same while nothing but background steps is asked of the loop: answers that are sent together wake their
+/// receivers once.
+pub const ROUND_NS_ALONE: u64 = 400_000;
 
 /// Steps that a round has even if its time is up by then, because the loop had much else to do.
 const STEPS_MIN: u32 = 2;
@@ -44,6 +48,8 @@ pub struct BackgroundBudget {
     until_ns: Cell<u64>,
     /// Number of the loop's waits for its sockets when the round began.
     parks: Cell<u64>,
+    /// Number of hits, or of whatever else must not wait, when the round began.
+    foreground: Cell<u64>,
     /// Number of steps that the round has had.
     steps: Cell<u32>,
     clock_ns: fn() -> u64,
@@ -61,33 +67,35 @@ impl BackgroundBudget {
             next: Semaphore::new(1),
             until_ns: Cell::new(0),
             parks: Cell::new(u64::MAX),
+            foreground: Cell::new(0),
             steps: Cell::new(0),
             clock_ns,
         }
     }
 
-    /// Waits until the caller may run a background step; returns whether it had to wait.
-    pub async fn turn(&self) -> bool {
+    /// Waits until the caller may run a background step; returns whether it had to wait. `foreground` counts
+    /// what must not wait: while it grows, rounds are short.
+    pub async fn turn(&self, foreground: impl Fn() -> u64) -> bool {
         // A new task does not overtake tasks that already wait.
-        if self.next.available_permits() > 0 && self.take_step() {
+        if self.next.available_permits() > 0 && self.take_step(&foreground) {
             return false;
         }
         // The semaphore is never closed, and a task that is dropped while it waits leaves the queue.
         let turn = self.next.acquire().await;
-        if !self.take_step() {
+        if !self.take_step(&foreground) {
             // Yields, so that the loop serves its sockets first.
             tokio::task::yield_now().await;
-            self.begin_round();
-            self.take_step();
+            self.begin_round(foreground());
+            self.take_step(&foreground);
         }
         drop(turn);
         true
     }
 
     /// Takes a step of the round if one is left; the first step after a wait for the sockets begins a round.
-    fn take_step(&self) -> bool {
+    fn take_step(&self, foreground: &impl Fn() -> u64) -> bool {
         if self.parks.get() != PARKS.get() {
-            self.begin_round();
+            self.begin_round(foreground());
         }
         let steps = self.steps.get();
         let is_left = steps < STEPS_MIN || (self.clock_ns)() < self.until_ns.get();
@@ -97,10 +105,11 @@ impl BackgroundBudget {
         is_left
     }
 
-    fn begin_round(&self) {
+    fn begin_round(&self, foreground: u64) {
+        let is_alone = self.foreground.replace(foreground) == foreground;
         self.steps.set(0);
         self.parks.set(PARKS.get());
-        self.until_ns.set((self.clock_ns)() + ROUND_NS);
+        self.until_ns.set((self.clock_ns)() + if is_alone { ROUND_NS_ALONE } else { ROUND_NS });
     }
 }
 
@@ -117,6 +126,16 @@ mod tests {
 
     thread_local! {
         static NOW_NS: Cell<u64> = const { Cell::new(0) };
+    }
+
+    thread_local! {
+        static HITS: Cell<u64> = const { Cell::new(1) };
+    }
+
+    /// A loop that answers hits all the time.
+    fn busy() -> u64 {
+        HITS.set(HITS.get() + 1);
+        HITS.get()
     }
 
     fn pass_step() {
@@ -136,7 +155,7 @@ mod tests {
             let (behind, steps, is_over) = (Rc::clone(&behind), Rc::clone(&steps), Rc::clone(&is_over));
             local.spawn_local(async move {
                 while !is_over.get() {
-                    behind.turn().await;
+                    behind.turn(busy).await;
                     pass_step();
                     steps.borrow_mut().push(number);
                     // Simulates another answer from the origin.
@@ -170,14 +189,14 @@ mod tests {
         let behind = BackgroundBudget::by(|| NOW_NS.get());
         let noop = &mut std::task::Context::from_waker(std::task::Waker::noop());
         for _ in 0..STEPS_A_ROUND {
-            assert!(!behind.turn().await, "a round has room for it");
+            assert!(!behind.turn(busy).await, "a round has room for it");
             pass_step();
         }
-        let (mut first, mut second) = (Box::pin(behind.turn()), Box::pin(behind.turn()));
+        let (mut first, mut second) = (Box::pin(behind.turn(busy)), Box::pin(behind.turn(busy)));
         assert!(first.as_mut().poll(noop).is_pending() && second.as_mut().poll(noop).is_pending());
         drop(first);
         assert!(second.await, "it had to wait");
-        behind.turn().await;
+        behind.turn(busy).await;
     }
 
     #[tokio::test(flavor = "current_thread")]
@@ -185,16 +204,34 @@ mod tests {
         let behind = BackgroundBudget::by(|| NOW_NS.get());
         for _ in 0..3 {
             for _ in 0..STEPS_A_ROUND {
-                assert!(!behind.turn().await);
+                assert!(!behind.turn(busy).await);
                 pass_step();
             }
             note_park();
         }
         (0..STEPS_A_ROUND).for_each(|_| pass_step());
         for _ in 0..STEPS_MIN {
-            assert!(!behind.turn().await, "nothing was ready meanwhile");
+            assert!(!behind.turn(busy).await, "nothing was ready meanwhile");
             (0..STEPS_A_ROUND).for_each(|_| pass_step());
         }
-        assert!(behind.turn().await);
+        assert!(behind.turn(busy).await);
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_round_is_longer_while_nothing_else_is_asked() {
+        let behind = BackgroundBudget::by(|| NOW_NS.get());
+        let steps_until_wait = async |foreground: fn() -> u64| {
+            let mut steps = 0;
+            while !behind.turn(foreground).await {
+                pass_step();
+                steps += 1;
+            }
+            steps
+        };
+        steps_until_wait(|| 7).await;
+        let alone = steps_until_wait(|| 7).await;
+        assert_eq!(alone, ROUND_NS_ALONE.div_ceil(STEP_NS));
+        steps_until_wait(|| 8).await;
+        assert_eq!(steps_until_wait(busy).await, STEPS_A_ROUND, "a hit shortens the next round");
     }
 }
