@@ -220,8 +220,8 @@ impl Ground<'_> {
         let kernel = self.contender == Contender::OursKernel;
         // The rest of the memory is for the process, its buffers and the metadata of each object (Nighttrain
         // adds them up at its start and refuses sizes that do not fit), and with `kernel` paging for the page
-        // cache.
-        let percent = if kernel { 35 } else { 45 };
+        // cache. Nothing is compressed, as by the peers.
+        let percent = 35;
         [
             "cache",
             "--origin",
@@ -238,6 +238,10 @@ impl Ground<'_> {
             &format!("{}MiB", self.store_mib),
             "--memory",
             &format!("{}MiB", self.memory_mib * percent / 100),
+            "--compress",
+            "none",
+            "--compress-bytes-max",
+            "64KiB",
             "--paging",
             if kernel { "kernel" } else { "direct" },
         ]

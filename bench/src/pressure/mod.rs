@@ -56,7 +56,7 @@ pub(crate) struct Options {
     #[command(flatten)]
     selection: Selection,
     /// Total memory that a server may use, in MiB. The store is 19 times as large.
-    #[arg(long, default_value_t = 128)]
+    #[arg(long, default_value_t = 192)]
     memory_mib: u64,
     /// Objects that are requested by popularity; by default as many as fill nine tenths of the store.
     #[arg(long)]
