@@ -17,14 +17,15 @@ use tokio::sync::Semaphore;
 
 use super::clock;
 
-/// Nanoseconds of background steps in one round of the loop: eight answers, or a tenth of a long round. A round
-/// costs a poll of the sockets and the wake-up of whoever they lead to, so one for each answer or two cost a
-/// quarter of a miss.
-pub const ROUND_NS: u64 = 100_000;
+/// Nanoseconds of background steps in one round of the loop: two answers.
+pub const ROUND_NS: u64 = 25_000;
 
-/// The same while nothing but background steps is asked of the loop: answers that are sent together wake their
-/// receivers once.
+/// The same while nothing but background steps is asked of the loop. A round costs a poll of the sockets and
+/// the wake-up of whoever they lead to, so one for each answer or two cost a quarter of a miss.
 pub const ROUND_NS_ALONE: u64 = 400_000;
+
+/// Time after the last hit from which nothing but background steps is asked of the loop.
+const ALONE_AFTER_NS: u64 = 50_000_000;
 
 /// Steps that a round has even if its time is up by then, because the loop had much else to do.
 const STEPS_MIN: u32 = 2;
@@ -50,6 +51,8 @@ pub struct BackgroundBudget {
     parks: Cell<u64>,
     /// Number of hits, or of whatever else must not wait, when the round began.
     foreground: Cell<u64>,
+    /// Time of the first round that began with that number.
+    foreground_since_ns: Cell<u64>,
     /// Number of steps that the round has had.
     steps: Cell<u32>,
     clock_ns: fn() -> u64,
@@ -68,6 +71,7 @@ impl BackgroundBudget {
             until_ns: Cell::new(0),
             parks: Cell::new(u64::MAX),
             foreground: Cell::new(0),
+            foreground_since_ns: Cell::new(0),
             steps: Cell::new(0),
             clock_ns,
         }
@@ -106,10 +110,14 @@ impl BackgroundBudget {
     }
 
     fn begin_round(&self, foreground: u64) {
-        let is_alone = self.foreground.replace(foreground) == foreground;
+        let now_ns = (self.clock_ns)();
+        if self.foreground.replace(foreground) != foreground {
+            self.foreground_since_ns.set(now_ns);
+        }
+        let is_alone = now_ns - self.foreground_since_ns.get() > ALONE_AFTER_NS;
         self.steps.set(0);
         self.parks.set(PARKS.get());
-        self.until_ns.set((self.clock_ns)() + if is_alone { ROUND_NS_ALONE } else { ROUND_NS });
+        self.until_ns.set(now_ns + if is_alone { ROUND_NS_ALONE } else { ROUND_NS });
     }
 }
 
@@ -120,7 +128,7 @@ mod tests {
     use super::*;
 
     /// Nanoseconds that a step takes in these tests.
-    const STEP_NS: u64 = 40_000;
+    const STEP_NS: u64 = 10_000;
     /// Steps that fit into a round: the last one begins before its end.
     const STEPS_A_ROUND: u64 = ROUND_NS.div_ceil(STEP_NS);
 
@@ -228,6 +236,8 @@ mod tests {
             }
             steps
         };
+        steps_until_wait(|| 7).await;
+        NOW_NS.set(NOW_NS.get() + ALONE_AFTER_NS);
         steps_until_wait(|| 7).await;
         let alone = steps_until_wait(|| 7).await;
         assert_eq!(alone, ROUND_NS_ALONE.div_ceil(STEP_NS));
