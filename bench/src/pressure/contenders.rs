@@ -221,7 +221,7 @@ impl Ground<'_> {
         // The rest of the memory is for the process, its buffers and the metadata of each object (Nighttrain
         // adds them up at its start and refuses sizes that do not fit), and with `kernel` paging for the page
         // cache. Nothing is compressed, as by the peers.
-        let percent = 35;
+        let percent = if kernel { 25 } else { 35 };
         [
             "cache",
             "--origin",
