@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "current_thread")]
-    async fn a_round_is_longer_while_nothing_else_is_asked() {
+    async fn a_round_is_longer_without_hits() {
         let behind = BackgroundBudget::by(|| NOW_NS.get());
         let steps_until_wait = async |foreground: fn() -> u64| {
             let mut steps = 0;
