@@ -9,6 +9,9 @@ pub(crate) fn shown(name: &str, versions: &BTreeMap<String, String>) -> String {
         let ours = shown("ours", versions);
         return format!("{ours}, equal bodies stored once (the default)");
     }
+    if name == "ours-other" {
+        return format!("{}, another build", shown("ours", versions));
+    }
     if let ("hitch+varnish", Some((hitch, varnish))) =
         (name, versions.get(name).and_then(|text| text.split_once(" + ")))
     {
