@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   no stream, nothing arriving      Idle     idle-time-max
-//!   no stream, a frame arriving      Head     request-head-time-max, from the frame's or field block's first byte
+//!   no stream, a frame arriving      Head     request-head-time-max, from the frame's or field block's first byte;
+//!                                             content of a stream that is over: the time of the slowest body
 //!   streams, or unread output        Streams  each has deadlines of its own, checked every second
 //! ```
 //! Connections that are idle or in a head may be closed to make room for others.
@@ -38,7 +39,7 @@ pub(super) fn set(core: &Core, multiplex: &mut Multiplex, watch: &Watch, now_ms:
             watch.wait(Phase::Streams, now_ms, CHECK_EVERY);
         }
     } else if let Some(since_ms) = multiplex.frame_since_ms {
-        watch.wait(Phase::Head, since_ms, limits.request_head_time_max);
+        watch.wait(Phase::Head, since_ms, frame_time_max(limits, multiplex));
     } else {
         // An idle connection keeps no memory that it does not need.
         multiplex.rest();
@@ -46,19 +47,23 @@ pub(super) fn set(core: &Core, multiplex: &mut Multiplex, watch: &Watch, now_ms:
     }
 }
 
-/// Returns whether the frame or field block that is arriving takes too long. A DATA frame may take as long as
+/// Returns the time that the frame or field block that is arriving may take. A DATA frame may take as long as
 /// the slowest body that is accepted.
-fn is_late(limits: &config::Limits, multiplex: &Multiplex, now_ms: u64) -> bool {
-    let at_most = match FrameHeader::parse(&multiplex.pending) {
+fn frame_time_max(limits: &config::Limits, multiplex: &Multiplex) -> Duration {
+    match FrameHeader::parse(&multiplex.pending) {
         Some(FrameHeader { kind: kind::DATA, length, .. }) => body_rate::frame_time_max(
             limits.request_head_time_max,
             limits.request_body_rate_min,
             length as usize,
         ),
         _ => limits.request_head_time_max,
-    };
+    }
+}
+
+/// Returns whether the frame or field block that is arriving takes too long.
+fn is_late(limits: &config::Limits, multiplex: &Multiplex, now_ms: u64) -> bool {
     let taken_ms = multiplex.frame_since_ms.map_or(0, |since_ms| now_ms.saturating_sub(since_ms));
-    u128::from(taken_ms) > at_most.as_millis()
+    u128::from(taken_ms) > frame_time_max(limits, multiplex).as_millis()
 }
 
 /// Handles a passed deadline: ends the connection if it is idle or makes room for others, or if its client is at

@@ -117,6 +117,22 @@ fn a_deadline_belongs_to_a_frame() {
     });
 }
 
+/// Content of a stream that its client has reset has the time of a slow body, as while the stream was there.
+#[test]
+fn content_of_a_reset_stream_has_time() {
+    run(async {
+        let mut scene = Scene::new().await;
+        assert!(scene.comes(&settings_ack(), 0).await.is_ok(), "right");
+        let head = [&header(kind::HEADERS, flag::END_HEADERS, HEAD.len())[..], &HEAD].concat();
+        let reset = [&header(kind::RST_STREAM, 0, 4)[..], &[0, 0, 0, 8]].concat();
+        assert!(scene.comes(&[head, reset].concat(), 0).await.is_ok(), "right");
+        let content = [&header(kind::DATA, 0, 16_000)[..], &[b'x'; 100]].concat();
+        assert!(scene.comes(&content, 0).await.is_ok(), "right");
+        assert_eq!(scene.watch.phase(), Phase::Head);
+        assert!(scene.comes(b"x", 11_000).await.is_ok(), "a slow body");
+    });
+}
+
 /// A connection with a frame under way and no stream may be closed to make room, as one that idles.
 #[test]
 fn a_head_under_way_may_make_room() {
