@@ -6,37 +6,15 @@
 //! written there. Without strokes the file is whole.
 
 use super::cut::Cut;
-use bheap::file::{BLOCK_BYTES, Disk, FileHeap, FileQueue, FileRows, FileTimers, HEADER_BYTES};
+use super::memory_disk::Memory;
+use bheap::file::{BLOCK_BYTES, FileHeap, FileQueue, FileRows, FileTimers, HEADER_BYTES};
 use bheap::file::{FileLayout, StoredItem};
 use bheap::layout::PageLayout;
 use bheap::{Heap, Rows};
-use std::io;
-use std::path::Path;
 use std::sync::OnceLock;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 const ITEMS: usize = 4_000;
-
-#[derive(Clone)]
-struct Memory(Vec<u8>);
-
-impl Disk for Memory {
-    fn path(&self) -> &Path {
-        Path::new("memory")
-    }
-    fn bytes(&self) -> &[u8] {
-        &self.0
-    }
-    fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.0
-    }
-    fn reserve(&mut self, _from: usize, _bytes: usize) -> io::Result<()> {
-        Ok(())
-    }
-    fn sync(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
 
 /// One file of each kind: a heap, a page queue, a queue with handles.
 fn samples() -> &'static [Vec<u8>; 3] {

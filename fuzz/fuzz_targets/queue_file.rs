@@ -3,6 +3,8 @@
 
 #[path = "../checks/cut.rs"]
 mod cut;
+#[path = "../checks/memory_disk.rs"]
+mod memory_disk;
 #[path = "../checks/queue_file.rs"]
 mod queue_file;
 

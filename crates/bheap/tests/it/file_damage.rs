@@ -1,7 +1,8 @@
 //! Damaged queue files: an error or the right content, never a wrong one and never a panic.
 #![cfg(feature = "std")]
 
-use crate::damage::{Memory, damage};
+use crate::damage::damage;
+use crate::memory_disk::Memory;
 use crate::random::Random;
 use bheap::Heap;
 use bheap::file::{BLOCK_BYTES, Disk, Fault, FileHeap, FileLayout, FileRows, StoredItem};

@@ -1,7 +1,8 @@
 //! Page queues in damaged, foreign and absurd files: an error or the right content, never a panic.
 #![cfg(feature = "std")]
 
-use crate::damage::{Memory, damage};
+use crate::damage::damage;
+use crate::memory_disk::Memory;
 use crate::random::Random;
 use bheap::file::{BLOCK_BYTES, Fault, FileError, FileHeap, FileQueue, FileTimers};
 use bheap::layout::Binary;

@@ -7,6 +7,8 @@ mod queue_file;
 #[path = "../../../../fuzz/checks/seeds.rs"]
 mod seeds;
 
+use crate::memory_disk;
+
 #[test]
 fn queue_file() {
     seeds::replay("queue_file", queue_file::check);

@@ -21,5 +21,7 @@ mod file_twin;
 mod fuzz_seeds;
 mod handles;
 mod memory;
+#[path = "../../../../fuzz/checks/memory_disk.rs"]
+mod memory_disk;
 mod random;
 mod twin;

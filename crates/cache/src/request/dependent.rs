@@ -127,6 +127,13 @@ mod tests {
         key::of_url(text, &SiteTable::default(), &mut key).then_some(key)
     }
 
+    /// The keys of an address and of a variant whose list of names has this number.
+    fn parents(generation: &[u8; 8]) -> [Vec<u8>; 2] {
+        let primary = url("http://a.example/x").expect("a URL");
+        let variant = [&primary[..], &[0], generation].concat();
+        [primary, variant]
+    }
+
     fn of(parent: &[u8], dependent: Dependent<'_>) -> Vec<u8> {
         let mut key = parent.to_vec();
         dependent.extend(&mut key);
@@ -135,10 +142,7 @@ mod tests {
 
     #[test]
     fn an_encoded_variants_key_is_no_others() {
-        let primary = url("http://a.example/x").expect("a URL");
-        let mut variant = primary.clone();
-        variant.push(0);
-        variant.extend_from_slice(&u64::from_le_bytes(*b"CCCCCCC\x01").to_le_bytes());
+        let [primary, variant] = parents(b"CCCCCCC\x01");
         for values in [&b"-"[..], b"+\n", b"=br\n-"] {
             assert!(!is_encoded(&[&variant[..], values].concat()));
         }
@@ -155,10 +159,7 @@ mod tests {
 
     #[test]
     fn a_slices_key_is_no_others() {
-        let primary = url("http://a.example/x").expect("a URL");
-        let mut variant = primary.clone();
-        variant.push(0);
-        variant.extend_from_slice(&u64::from_le_bytes(*b"\0CCCCCC\x01").to_le_bytes());
+        let [primary, variant] = parents(b"\0CCCCCC\x01");
         for values in [&b"-"[..], b"=1234B\n", b"=br\n-"] {
             assert!(!is_slice(&[&variant[..], values].concat()));
         }

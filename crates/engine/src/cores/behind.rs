@@ -20,8 +20,8 @@ use super::clock;
 /// Nanoseconds of background steps in one round of the loop: two answers.
 pub const ROUND_NS: u64 = 25_000;
 
-/// The same while nothing but background steps is asked of the loop. A round costs a poll of the sockets and
-/// the wake-up of whoever they lead to, so one for each answer or two cost a quarter of a miss.
+/// Nanoseconds of background steps in one round of a loop without hits. A round costs a poll of the sockets
+/// and the wake-up of whoever they lead to, so one for each answer or two cost a quarter of a miss.
 pub const ROUND_NS_ALONE: u64 = 400_000;
 
 /// Time after the last hit from which nothing but background steps is asked of the loop.
