@@ -198,7 +198,10 @@ func reconnect(url string) {
 // Messages of 8 KiB by WebSocket with compression asked for, and a PING every ten milliseconds between them
 // (nats.go#1783).
 func compressed(url string) {
-	client := connect(url, nats.Compression(true), nats.PingInterval(10*time.Millisecond))
+	// On a busy machine many may be under way; that each is answered is asked at the end, where a Flush waits for its
+	// own PONG, which follows all others.
+	client := connect(url, nats.Compression(true), nats.PingInterval(10*time.Millisecond),
+		nats.MaxPingsOutstanding(10000))
 	echo, err := client.SubscribeSync("echo")
 	must(err)
 	large := []byte(strings.Repeat("nighttrain", 820))
@@ -213,6 +216,7 @@ func compressed(url string) {
 		must(err)
 		demand(string(message.Data) == string(large), "message ", i, " is another")
 	}
+	must(client.FlushTimeout(wait))
 	must(client.LastError())
 	client.Close()
 }
