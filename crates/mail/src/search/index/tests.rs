@@ -325,7 +325,7 @@ fn deleted_mails_leave_and_full_segments_are_written() {
     let (twin, mut numbers) = (twin(), Numbers(5));
     let begun_ms = clock::unix_ms();
     for n in 0..1100 {
-        let to = [format!("x{}", n % 10)];
+        let to = [if n % 10 < 7 { "away" } else { "kept" }.to_owned()];
         // The mails have so many grams that columns are high, and a segment has only a few.
         let body: String = (0..5000).map(|_| char::from(b'!' + numbers.below(90) as u8)).collect();
         let raw = format!("Subject: number {n}\r\n\r\n{body}\r\n");
@@ -337,17 +337,18 @@ fn deleted_mails_leave_and_full_segments_are_written() {
     assert!(sheets > 0, "a sheet was filled");
     let share = site.counted(Counter::IndexBytes) * 100 / twin.totals().stored_bytes;
     assert!(share <= 15, "{share}% of the mails");
-    for n in 0..7 {
-        run(twin.delete_all(&Scope::of(&format!("x{n}"), "night.test").unwrap())).unwrap();
-    }
+    // One deletion: after several, the last may be too few to be cleared away.
+    run(twin.delete_all(&Scope::of("away", "night.test").unwrap())).unwrap();
     site.until("cleared away", |site| {
         site.index.state.lock().sheets.iter().map(|sheet| sheet.mails()).sum::<usize>() < 400
     });
     assert_eq!(site.finds(&Scope::All, "\"number 1007\"").len(), 1);
     assert_eq!(site.finds(&Scope::All, "\"number 1006\"").len(), 0);
-    let in_sheets: u64 =
-        fs::read_dir(directory.path()).unwrap().map(|of| of.unwrap().metadata().unwrap().len()).sum();
-    assert_eq!(in_sheets, site.index.state.lock().sheets.iter().map(|sheet| sheet.bytes).sum::<u64>());
+    site.until("the replaced files are removed", |site| {
+        let files = fs::read_dir(directory.path()).unwrap();
+        let on_disk: u64 = files.filter_map(|file| file.unwrap().metadata().ok()).map(|of| of.len()).sum();
+        on_disk == site.index.state.lock().sheets.iter().map(|sheet| sheet.bytes).sum::<u64>()
+    });
     site.close();
 }
 
