@@ -33,7 +33,7 @@ use crate::accounts::ClientKey;
 /// client that connects every second does not find a busy loop.
 const SHARED_FOR_MS: u64 = 10_000;
 /// Number of slots to which addresses are hashed.
-const PLACES: usize = 256;
+const PLACES: usize = 1024;
 /// Maximum number of turns that an address may take without waiting in one tick of the coarse clock (1–10
 /// ms), in units of the largest such turn.
 const UNASKED_TURNS_MAX: u64 = 2;
@@ -110,15 +110,20 @@ impl Default for TurnScheduler {
 impl TurnScheduler {
     /// Registers a connection from this address (IPv6: from this /64) until the returned member is dropped.
     pub fn join(self: &Rc<Self>, address: IpAddr) -> Member {
-        let hash = self.seed.hash_one(ClientKey::of(address));
-        #[expect(clippy::cast_possible_truncation, reason = "less than the number of places")]
-        let place = (hash % PLACES as u64) as usize;
+        let place = self.place_of(address);
         let connections = &mut self.inner().places[place].connections;
         if *connections == 0 {
             self.in_use.set(self.in_use.get() + 1);
         }
         *connections += 1;
         Member { fair: Rc::clone(self), place }
+    }
+
+    fn place_of(&self, address: IpAddr) -> usize {
+        let hash = self.seed.hash_one(ClientKey::of(address));
+        #[expect(clippy::cast_possible_truncation, reason = "less than the number of places")]
+        let place = (hash % PLACES as u64) as usize;
+        place
     }
 
     /// Returns whether all connections are from one address, and have been for a while.
@@ -296,13 +301,23 @@ mod tests {
         IpAddr::from([192, 0, 2, last])
     }
 
+    /// Creates a scheduler in which the addresses 1 and 2 do not share a slot, as one pair in 1024 does.
+    fn scheduler() -> Rc<TurnScheduler> {
+        loop {
+            let fair = Rc::new(TurnScheduler::default());
+            if fair.place_of(address(1)) != fair.place_of(address(2)) {
+                return fair;
+            }
+        }
+    }
+
     /// A connection that occasionally sends a line waits for one turn in each round, while sixteen
     /// connections from another address always have something to do, and the sixteen get their turns in
     /// order.
     #[tokio::test(flavor = "current_thread")]
     async fn a_quiet_connection_waits_one_turn_per_address() {
         let local = tokio::task::LocalSet::new();
-        let fair = Rc::new(TurnScheduler::default());
+        let fair = scheduler();
         let turns = Rc::new(RefCell::new(Vec::new()));
         let is_over = Rc::new(Cell::new(false));
         let quiet = fair.join(address(1));
@@ -341,7 +356,7 @@ mod tests {
 
     #[test]
     fn two_unqueued_turns_exhaust_a_ticks_share() {
-        let fair = Rc::new(TurnScheduler::default());
+        let fair = scheduler();
         let (one, two, other) = (fair.join(address(1)), fair.join(address(1)), fair.join(address(2)));
         // The clock may tick between two lines; then the test retries.
         let is_seen = (0..1000).any(|_| {
@@ -363,7 +378,7 @@ mod tests {
 
     #[tokio::test(flavor = "current_thread")]
     async fn a_leaving_waiter_passes_its_turn_on() {
-        let fair = Rc::new(TurnScheduler::default());
+        let fair = scheduler();
         let (_other, one, two, three) =
             (fair.join(address(1)), fair.join(address(2)), fair.join(address(2)), fair.join(address(2)));
         let first = one.turn().await;
@@ -382,7 +397,7 @@ mod tests {
 
     #[tokio::test(flavor = "current_thread")]
     async fn connections_of_one_address_do_not_queue() {
-        let fair = Rc::new(TurnScheduler::default());
+        let fair = scheduler();
         let (one, two) = (fair.join(address(7)), fair.join(address(7)));
         let _first = one.turn().await;
         let _second = two.turn().await;

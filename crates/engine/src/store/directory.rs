@@ -55,6 +55,16 @@ impl IndexOwner {
         }
     }
 
+    /// Prefetches the words that finding, changing or removing an object with this hash prefix reads first: its
+    /// bucket, and the visits that each core has counted.
+    pub fn prefetch(&self, index: &Index, prefix: u32) {
+        let (page, home) = (index.page_of(prefix), home(prefix));
+        index.prefetch_bucket(page, home);
+        for core in 0..self.cores {
+            index.prefetch_visited(core, SlotAddress { page, bucket: home as u8, slot: 0 });
+        }
+    }
+
     /// Finds the slot of a hash. Never contended, because only the owner writes the index.
     #[inline]
     pub fn find(&self, index: &Index, hash: Hash) -> Option<(Slot, SlotAddress)> {

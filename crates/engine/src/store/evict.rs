@@ -25,6 +25,8 @@ const RECORDS_A_STEP: usize = 4;
 const PAY: usize = 4;
 /// Number of records whose index buckets are prefetched at once.
 const LOOK_AHEAD: usize = 8;
+/// Maximum bytes of the next records that are prefetched as a whole.
+const AHEAD_BYTES_MAX: usize = 4 << 10;
 /// Number of draining segments that one eviction step checks.
 const RECLAIM_A_STEP: usize = 8;
 /// Number of draining segments that one call of [`Shard::maintain`] checks.
@@ -148,7 +150,11 @@ impl Shard {
                         break;
                     }
                     match self.space.victim(store) {
-                        Some(claimed) => EvictionProgress { claimed, walked: 0, moved: 0 },
+                        Some(claimed) => {
+                            let log = self.space.log(claimed.segment);
+                            self.unqueued.note_stay(log, self.space.age_s(claimed.segment));
+                            EvictionProgress { claimed, walked: 0, moved: 0 }
+                        }
                         None => break,
                     }
                 }
@@ -169,7 +175,7 @@ impl Shard {
             let location = start + (emptying.walked / UNIT) as u64;
             if looked_ahead == 0 {
                 looked_ahead = LOOK_AHEAD;
-                self.look_ahead(location, budget.bytes.min(used - emptying.walked));
+                self.look_ahead(location, budget.bytes, used - emptying.walked);
             }
             looked_ahead -= 1;
             let bytes = self.local.store.record(location).units() as usize * UNIT;
@@ -201,18 +207,28 @@ impl Shard {
         }
     }
 
-    /// Prefetches the index buckets of the next records, so that their cache misses overlap.
-    fn look_ahead(&self, location: u64, bytes: usize) {
+    /// Prefetches the index buckets, visits and ghost rings of the next records, so that their cache misses
+    /// overlap.
+    /// `bytes` are to be examined now, and the segment has `rest` bytes from here on.
+    fn look_ahead(&self, location: u64, bytes: usize, rest: usize) {
         let mut passed = 0;
         for _ in 0..LOOK_AHEAD {
-            if passed >= bytes {
+            if passed >= bytes.min(rest) {
                 break;
             }
             let record = self.local.store.record(location + (passed / UNIT) as u64);
             if record.kind() != Kind::Dead {
-                self.shared().prefetch(record.hash().prefix());
+                let hash = record.hash();
+                self.index.prefetch(self.shared(), hash.prefix());
+                self.ghosts.prefetch(hash);
             }
             passed += record.units() as usize * UNIT;
+        }
+        // Each header says where the next one is, so their cache misses cannot overlap. The lines of the next
+        // short records are therefore read in advance, wherever in them the headers are.
+        if passed <= AHEAD_BYTES_MAX {
+            let next = location as usize * UNIT + passed;
+            self.local.store.prefetch_bytes(next..next + passed.min(rest.saturating_sub(passed)));
         }
     }
 
@@ -275,11 +291,9 @@ impl Shard {
     fn move_record(&mut self, slot: Slot, at: SlotAddress, kept: u64) -> Option<usize> {
         let old = Place { location: slot.location(), units: slot.units() };
         let new = self.copy(old)?;
-        let Self { local, index, space, .. } = self;
+        self.relink(slot.with_place(new.location, new.units), at, kept);
+        let Self { local, space, .. } = self;
         let shared = &local.store.shards[local.core];
-        let moved = slot.with_place(new.location, new.units);
-        index.update(&shared.index, at, moved);
-        index.set_visits(&shared.index, at, kept);
         space.unlink(&local.store, &shared.tally, old);
         Some(new.bytes())
     }
@@ -305,17 +319,27 @@ impl Shard {
                 return None;
             }
         };
-        let Self { local, index, space, .. } = self;
-        let shared = &local.store.shards[local.core];
-        let head = local.store.record(new_head.location);
+        let head = self.local.store.record(new_head.location);
         let end = head.extent(number).1;
         head.write_table(number, new, end);
-        let moved = slot.with_place(new_head.location, new_head.units);
-        index.update(&shared.index, at, moved);
-        index.set_visits(&shared.index, at, kept);
+        self.relink(slot.with_place(new_head.location, new_head.units), at, kept);
+        let Self { local, space, .. } = self;
+        let shared = &local.store.shards[local.core];
         space.unlink(&local.store, &shared.tally, old);
         space.unlink(&local.store, &shared.tally, old_head);
         Some(new.bytes() + new_head.bytes())
+    }
+
+    /// Points an object's index slot to its copy, and reduces its visits to `kept`.
+    fn relink(&mut self, moved: Slot, at: SlotAddress, kept: u64) {
+        let Self { local, index, space, unqueued, .. } = self;
+        let shared = &local.store.shards[local.core].index;
+        index.update(shared, at, moved);
+        index.set_visits(shared, at, kept);
+        if moved.is_unqueued() {
+            let segment = local.store.geometry.segment_of(moved.location());
+            unqueued.note(space.claimed(segment), moved.expires_s());
+        }
     }
 
     /// Copies a record to the head of the main log and counts it as live at once, because the next copy may

@@ -69,6 +69,7 @@ impl Slot {
     const LOCATION_BITS: u32 = 40;
     const CHAINED: u64 = 1 << 56;
     const SIFTING: u64 = 1 << 57;
+    const UNQUEUED: u64 = 1 << 58;
 
     /// Creates a slot for a record at `location`, `units` long (both in units of 16 bytes).
     pub fn new(hash: Hash, location: u64, units: u32, expires_s: u32, chained: bool) -> Self {
@@ -118,6 +119,25 @@ impl Slot {
     #[inline]
     pub fn with_sifting(self, sifting: bool) -> Self {
         Self { life: self.life & !Self::SIFTING | if sifting { Self::SIFTING } else { 0 }, ..self }
+    }
+
+    /// Returns whether the object has no entry in the expiry queue although it expires
+    /// ([`super::unqueued`]).
+    #[inline]
+    pub fn is_unqueued(&self) -> bool {
+        self.life & Self::UNQUEUED != 0
+    }
+
+    /// Returns this slot, marked as one with or without an entry in the expiry queue.
+    #[inline]
+    pub fn with_unqueued(self, unqueued: bool) -> Self {
+        Self { life: self.life & !Self::UNQUEUED | if unqueued { Self::UNQUEUED } else { 0 }, ..self }
+    }
+
+    /// Returns this slot with the marks of another that concern its entry in the expiry queue.
+    #[inline]
+    pub fn marked_like(self, other: &Self) -> Self {
+        self.with_unqueued(other.is_unqueued()).with_sifting(other.sifting())
     }
 
     /// Returns this slot with another record location.
@@ -225,10 +245,14 @@ impl Index {
     /// Prefetches the words that a lookup of a hash with this prefix reads first.
     #[inline]
     pub fn prefetch(&self, prefix: u32) {
-        let page = self.page_of(prefix);
-        let bucket = self.bucket(page, home(prefix));
-        prefetch(&bucket[0]);
-        prefetch(&bucket[BUCKET_WORDS - 1]);
+        self.prefetch_bucket(self.page_of(prefix), home(prefix));
+    }
+
+    #[inline]
+    pub(super) fn prefetch_bucket(&self, page: u32, bucket: usize) {
+        let words = self.bucket(page, bucket);
+        prefetch(&words[0]);
+        prefetch(&words[BUCKET_WORDS - 1]);
     }
 
     /// Prefetches the word that [`Index::visit`] reads.

@@ -55,7 +55,7 @@ impl Shard {
             return self.finish_as(filling, tail, restored);
         };
         self.check_size(&object, body.len() as u64)?;
-        self.shared().prefetch(object.hash.prefix());
+        self.index.prefetch(self.shared(), object.hash.prefix());
         self.ghosts.prefetch(object.hash);
         let log = self.log_for(&object);
         let place = self.room(log, units)?;

@@ -44,7 +44,8 @@ impl Shard {
     }
 
     pub(super) fn link_in_memory(&mut self, slot: Slot) -> Result<(), InsertRefusal> {
-        let Self { local, index, space, expiry, .. } = self;
+        let slot = self.marked(slot);
+        let Self { local, index, space, .. } = self;
         let store = &*local.store;
         let shared = &store.shards[local.core].index;
         let tally = &store.shards[local.core].tally;
@@ -52,16 +53,17 @@ impl Shard {
         let mut expires_anew = true;
         match index.find(shared, slot.hash()) {
             Some((old, at)) => {
-                expires_anew = old.expires_s() != slot.expires_s();
-                let sifting = if expires_anew { expiry.sifting() } else { old.sifting() };
-                index.update(shared, at, slot.with_sifting(sifting));
+                // The entry of the older object serves the new one, too.
+                expires_anew = old.is_unqueued() || old.expires_s() != slot.expires_s();
+                let linked = if expires_anew { slot } else { slot.marked_like(&old) };
+                index.update(shared, at, linked);
                 index.set_visits(shared, at, 0);
                 link_records(space, store, tally, &object);
                 unlink_records(space, store, tally, &Object { local, slot: old });
                 tally.replacements.add(1);
             }
             None => {
-                if index.insert(shared, &store.turns, slot.with_sifting(expiry.sifting())).is_err() {
+                if index.insert(shared, &store.turns, slot).is_err() {
                     tally.refused_crowded.add(1);
                     return Err(self.refuse(InsertRefusal::NoRoom));
                 }
@@ -71,11 +73,31 @@ impl Shard {
                 tally.index_bytes.set(index.bytes(shared));
             }
         }
-        if expires_anew && slot.expires_s() != u32::MAX {
-            expiry.push(Due { expires_s: slot.expires_s(), prefix: slot.hash().prefix() });
+        if expires_anew {
+            self.enter(&slot);
         }
         self.sift();
         Ok(())
+    }
+
+    /// Returns the slot, marked as one that [`enter`](Self::enter) is to enter now: in the expiry queue or in
+    /// the notes of its segment.
+    pub(super) fn marked(&self, slot: Slot) -> Slot {
+        let log = self.space.log(self.local.store.geometry.segment_of(slot.location()));
+        let lifetime_s = slot.expires_s().saturating_sub(self.space.now_s());
+        let unqueued = slot.expires_s() != u32::MAX && self.unqueued.outlives_stay(log, lifetime_s);
+        slot.with_unqueued(unqueued).with_sifting(self.expiry.sifting())
+    }
+
+    /// Makes sure that an object whose slot is marked is found when it expires.
+    pub(super) fn enter(&mut self, slot: &Slot) {
+        let expires_s = slot.expires_s();
+        if slot.is_unqueued() {
+            let segment = self.local.store.geometry.segment_of(slot.location());
+            self.unqueued.note(self.space.claimed(segment), expires_s);
+        } else if expires_s != u32::MAX {
+            self.expiry.push(Due { expires_s, prefix: slot.hash().prefix() });
+        }
     }
 
     pub(super) fn unlink_at(&mut self, slot: Slot, at: SlotAddress) {

@@ -38,6 +38,7 @@ mod sweep;
 #[cfg(not(feature = "loom"))]
 pub mod tier;
 pub mod turns;
+mod unqueued;
 mod usage;
 
 pub use config::{CORES_MAX, SEGMENT_BYTES_GIVEN, SEGMENTS_PER_CORE_MIN, StoreConfig, StoreError};

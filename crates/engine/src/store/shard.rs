@@ -11,16 +11,17 @@ use std::{collections::HashMap, sync::Arc};
 
 use super::{
     directory::IndexOwner,
-    expiry::{Due, ExpiryQueue},
+    expiry::ExpiryQueue,
     filling::InsertRefusal,
     ghost::Ghosts,
     hash::Hash,
     index::{Index, Slot, SlotAddress},
     object::Object,
     reader::Reader,
-    record::Kind,
+    record::{Kind, UNIT},
     shared::{Local, Store},
     space::{EvictionProgress, Space},
+    unqueued::UnqueuedObjects,
     usage::Tally,
 };
 
@@ -32,6 +33,7 @@ pub struct Shard {
     pub(super) space: Space,
     pub(super) ghosts: Ghosts,
     pub(super) expiry: ExpiryQueue,
+    pub(super) unqueued: UnqueuedObjects,
     pub(super) sequence: u64,
     /// File tier of this shard, if the store has a file.
     #[cfg(not(feature = "loom"))]
@@ -58,6 +60,7 @@ impl Shard {
             space,
             ghosts,
             expiry: ExpiryQueue::new(),
+            unqueued: UnqueuedObjects::new(core, geometry.segments_per_core),
             sequence: 0,
             #[cfg(not(feature = "loom"))]
             file: None,
@@ -137,12 +140,10 @@ impl Shard {
     pub fn refresh(&mut self, hash: Hash, key: &[u8], expires_s: u32) -> bool {
         let Some((slot, at)) = self.find(hash, key) else { return false };
         if slot.expires_s() != expires_s {
+            let refreshed = self.marked(slot.with_expires_s(expires_s));
             let shared = &self.local.store.shards[self.local.core].index;
-            let refreshed = slot.with_expires_s(expires_s).with_sifting(self.expiry.sifting());
             self.index.update(shared, at, refreshed);
-            if expires_s != u32::MAX {
-                self.expiry.push(Due { expires_s, prefix: hash.prefix() });
-            }
+            self.enter(&refreshed);
             self.sift();
             #[cfg(not(feature = "loom"))]
             self.keep(refreshed);
@@ -194,10 +195,14 @@ impl Shard {
                 counts.0 += 1;
                 counts.1 += place.bytes();
             }
-            assert!(
-                slot.expires_s() == u32::MAX || entries.contains(&(slot.expires_s(), slot.hash().prefix())),
-                "an object that nothing will expire"
-            );
+            let is_found_when_due = if slot.is_unqueued() {
+                let segment = store.geometry.segment_of(slot.location());
+                let offset = (slot.location() - store.segment_start(segment)) as usize * UNIT;
+                self.unqueued.covers(self.space.claimed(segment), offset, slot.expires_s())
+            } else {
+                slot.expires_s() == u32::MAX || entries.contains(&(slot.expires_s(), slot.hash().prefix()))
+            };
+            assert!(is_found_when_due, "an object that nothing will expire");
         }
         self.space.invariants(store, tally, &live);
     }

@@ -12,7 +12,7 @@ use super::{
     usage::{Tally, Usage},
 };
 use crate::sys::{
-    arena::Words,
+    arena::{CACHE_LINE_BYTES, Words, prefetch},
     atomics::{
         AtomicU32, AtomicU64, CacheLinePair,
         Ordering::{Acquire, Relaxed, Release},
@@ -126,6 +126,13 @@ impl Store {
     #[inline]
     pub(super) fn record(&self, location: u64) -> Record<'_> {
         Record::at(&self.arena, location)
+    }
+
+    /// Prefetches bytes of the arena.
+    pub(super) fn prefetch_bytes(&self, bytes: std::ops::Range<usize>) {
+        for line in bytes.step_by(CACHE_LINE_BYTES) {
+            prefetch(&self.arena[line / size_of::<u64>()]);
+        }
     }
 
     pub(super) fn segment_start(&self, segment: usize) -> u64 {

@@ -78,8 +78,10 @@ struct SegmentUsage {
     /// Number of records that belong to linked objects, followed by their bytes.
     live_records: u32,
     live_bytes: usize,
-    /// Number of the segment's last claim, which distinguishes the successive uses of the segment.
+    /// Number of the segment's last claim, which distinguishes the successive uses of the segment, and the
+    /// second of the claim.
     claim: u64,
+    claimed_s: u32,
     log: Log,
 }
 
@@ -87,7 +89,7 @@ struct SegmentUsage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ClaimedSegment {
     pub(super) segment: usize,
-    claim: u64,
+    pub(super) claim: u64,
 }
 
 /// Progress of eviction through a segment that is being emptied.
@@ -137,7 +139,8 @@ struct DrainingSegment {
 impl Space {
     pub(super) fn new(shard: usize, segments: usize, segment_bytes: usize) -> Self {
         let first = shard * segments;
-        let none = SegmentUsage { used: 0, live_records: 0, live_bytes: 0, claim: 0, log: Log::Main };
+        let none =
+            SegmentUsage { used: 0, live_records: 0, live_bytes: 0, claim: 0, claimed_s: 0, log: Log::Main };
         Self {
             first,
             owned: vec![none; segments].into(),
@@ -161,6 +164,27 @@ impl Space {
 
     pub(super) fn log(&self, segment: usize) -> Log {
         self.owned[segment - self.first].log
+    }
+
+    /// Returns the segment with its present claim.
+    pub(super) fn claimed(&self, segment: usize) -> ClaimedSegment {
+        ClaimedSegment { segment, claim: self.owned[segment - self.first].claim }
+    }
+
+    /// Returns whether the segment has not been claimed again since, and still has live records.
+    pub(super) fn is_current(&self, claimed: ClaimedSegment) -> bool {
+        let owned = &self.owned[claimed.segment - self.first];
+        owned.claim == claimed.claim && owned.live_records > 0
+    }
+
+    /// Returns the seconds since the segment was claimed.
+    pub(super) fn age_s(&self, segment: usize) -> u32 {
+        self.now_s.saturating_sub(self.owned[segment - self.first].claimed_s)
+    }
+
+    /// Returns the current time in seconds, as last told.
+    pub(super) fn now_s(&self) -> u32 {
+        self.now_s
     }
 
     pub(super) fn used(&self, segment: usize) -> usize {
@@ -243,8 +267,8 @@ impl Space {
         let segment = self.free.pop()?;
         store.segments.advance(segment, SegmentState::Open);
         self.claims += 1;
-        let claim = self.claims;
-        *self.of(segment) = SegmentUsage { used: 0, live_records: 0, live_bytes: 0, claim, log };
+        let (claim, claimed_s) = (self.claims, self.now_s);
+        *self.of(segment) = SegmentUsage { used: 0, live_records: 0, live_bytes: 0, claim, claimed_s, log };
         self.open[log as usize] = Some(segment);
         Some(segment)
     }

@@ -57,6 +57,9 @@ impl Deref for Words {
     }
 }
 
+/// Size of a cache line in bytes.
+pub const CACHE_LINE_BYTES: usize = 64;
+
 /// Prefetches the (first) cache line of `word`. Only a hint: it does not change the program's results.
 #[inline]
 pub fn prefetch<T>(word: &T) {

@@ -192,6 +192,43 @@ fn expired_objects_are_removed_refreshed_ones_stay() {
     shard.invariants();
 }
 
+/// Objects that eviction reaches long before they expire have no entry in the expiry queue. If the store slows
+/// down, they are nevertheless unlinked when they are due.
+#[test]
+fn objects_without_queue_entry_expire_when_due() {
+    let (store, mut shard) = small();
+    let body = [b'x'; 1000];
+    let mut number = 0_u32;
+    let mut insert = |shard: &mut Shard, now_s: u32, expires_s: u32| {
+        number += 1;
+        let key = number.to_le_bytes();
+        shard
+            .insert(NewObject { now_s, expires_s, ..object(&key, BodyLength::Unknown) }, &body, b"")
+            .unwrap();
+        shard.lookup_owned(hash_of(&key), &key).unwrap();
+    };
+    // A full store, in which objects stay for about two hundred seconds.
+    (0..5000).for_each(|n| insert(&mut shard, n / 10, n / 10 + 10_000 + n % 100));
+    let entries = store.usage().expiry_entries;
+    (5000..10_000).for_each(|n| insert(&mut shard, n / 10, n / 10 + 10_000 + n % 100));
+    let usage = store.usage();
+    assert!(usage.evictions > 5000 && usage.expiry_entries == entries, "{usage:?}");
+    shard.invariants();
+
+    let mut now_s = 10_000;
+    while store.usage().objects > 0 {
+        now_s = shard.next_expiry_s().expect("something expires").max(now_s);
+        shard.expire(now_s, 7);
+        shard.invariants();
+    }
+    assert!((11_000..11_200).contains(&now_s), "the last object expired at {now_s}");
+    assert_eq!(shard.next_expiry_s(), None);
+
+    // The store is not known to evict at this pace: all enter the queue, and a short lifetime always does.
+    insert(&mut shard, now_s, now_s + 30);
+    assert_eq!(store.usage().expiry_entries, 1);
+}
+
 #[test]
 fn pins_survive_recycling_and_are_asked_back() {
     let (store, mut shard) = small();
