@@ -141,29 +141,26 @@ impl Shard {
     fn evict(&mut self, mut budget: Budget) -> bool {
         let mut progressed = false;
         while budget.records > 0 && budget.bytes > 0 {
-            let store = &self.local.store;
-            let current = self.emptying.filter(|emptying| self.space.is_sealed(store, emptying.claimed));
-            let emptying = match current {
-                Some(emptying) => emptying,
-                None => {
-                    if self.drains_too_much() {
-                        break;
-                    }
-                    match self.space.victim(store) {
-                        Some(claimed) => {
-                            let log = self.space.log(claimed.segment);
-                            self.unqueued.note_stay(log, self.space.age_s(claimed.segment));
-                            EvictionProgress { claimed, walked: 0, moved: 0 }
-                        }
-                        None => break,
-                    }
-                }
-            };
+            let Some(emptying) = self.next_to_empty() else { break };
             progressed = true;
             self.emptying = Some(emptying);
             self.walk(emptying, &mut budget);
         }
         progressed
+    }
+
+    /// Returns the segment that is being emptied, or else the next one; `None` if there is none, or too many
+    /// are draining.
+    fn next_to_empty(&mut self) -> Option<EvictionProgress> {
+        let store = &self.local.store;
+        let current = self.emptying.filter(|emptying| self.space.is_sealed(store, emptying.claimed));
+        if current.is_some() || self.drains_too_much() {
+            return current;
+        }
+        let claimed = self.space.victim(store)?;
+        let log = self.space.log(claimed.segment);
+        self.unqueued.note_stay(log, self.space.age_s(claimed.segment));
+        Some(EvictionProgress { claimed, walked: 0, moved: 0 })
     }
 
     fn walk(&mut self, mut emptying: EvictionProgress, budget: &mut Budget) {
