@@ -87,7 +87,7 @@ async fn make(
         Err(error) if is_alone(&error.kind()) => {
             tracing::warn!(
                 stream = name,
-                "the NATS cluster has one server: its purge stream is lost with it"
+                "the NATS cluster has a single server: the purge stream has no replica"
             );
             context
                 .create_stream(wanted(1))

@@ -64,7 +64,7 @@ pub enum PurgeRequestError {
     #[error("the cluster did not accept the purge: {0}")]
     NotTold(String),
     /// The purge is in the stream and will be carried out by all instances, but some have not done so yet.
-    #[error("the purge is accepted, and not yet applied everywhere: {}", missing(.0))]
+    #[error("the purge was accepted but is not yet applied everywhere: {}", missing(.0))]
     NotYet(Outcome),
     /// Too many purges wait for the cluster.
     #[error("too many purges are waiting for the cluster; try again")]

@@ -86,8 +86,8 @@ pub enum TrialError {
         /// Error that the system returned.
         error: io::Error,
     },
-    /// The program ended before its load was over.
-    #[error("`{0}` ended before its load was over")]
+    /// The program exited before the load had finished.
+    #[error("`{0}` exited before the load had finished")]
     Ended(String),
     /// A command failed.
     #[error("`{command}` failed ({status}): {said}")]
@@ -409,7 +409,7 @@ mod tests {
         let mut gone = trial(&["true"]);
         gone.load = Some("true".into());
         gone.settle = Duration::from_millis(200);
-        assert!(error(&gone).contains("ended before its load"));
+        assert!(error(&gone).contains("exited before the load"));
         let mut silent = trial(&["echo", "nothing"]);
         silent.figure = Some("Requests".into());
         assert!(error(&silent).contains("no number after “Requests”"));

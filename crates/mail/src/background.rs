@@ -26,7 +26,7 @@ impl LowPriorityPool {
             .on_thread_start(|| give_way("searches"))
             .build();
         if let Err(error) = &built {
-            tracing::warn!(%error, "cannot lower the priority of searches");
+            tracing::warn!(%error, "cannot create the search thread pool: searches run at normal priority");
         }
         Self(built.ok())
     }

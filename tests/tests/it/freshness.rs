@@ -593,7 +593,7 @@ fn pages_that_differ_by_visitor_are_named_once(cores: &str) {
     );
     let printed = accelerator.printed();
     let said: Vec<&str> =
-        printed.lines().filter(|line| line.contains("differ from visitor to visitor")).collect();
+        printed.lines().filter(|line| line.contains("vary with the visitor's cookie")).collect();
     let [said] = said[..] else { panic!("said once: {printed}") };
     assert!(said.contains("/me") && said.contains("site.test") && !said.contains("secret"), "{said}");
 }

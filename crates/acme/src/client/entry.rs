@@ -70,7 +70,7 @@ impl Entry {
                 Ok(issued) => self.certificate = Some(issued.certificate),
                 Err(why) => {
                     let path = files.certificate_path(&self.file);
-                    tracing::warn!("{}: {why}; another certificate is ordered", path.display());
+                    tracing::warn!("{}: {why}; a new certificate will be ordered", path.display());
                 }
             }
         }

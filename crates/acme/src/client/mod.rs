@@ -421,7 +421,7 @@ impl RenewalTask {
     fn keep_order(&mut self, at: usize) {
         let entry = &mut self.entries[at];
         if let Err(error) = self.files.keep(&entry.file, &entry.kept) {
-            tracing::error!("{error}");
+            tracing::error!("cannot save or share the state of a certificate order: {error}");
             entry.is_to_meet = true;
             if let FilesError::NotShared { why, .. } = error {
                 (self.turn, self.waits) = (None, Some(why));

@@ -134,7 +134,7 @@ impl RenewalTask {
                 self.rounds_failed = self.rounds_failed.saturating_add(1);
                 if self.rounds_failed == 2 {
                     tracing::warn!(
-                        "cannot share certificates with other instances: no certificates are requested until this works: {why}"
+                        "cannot share certificates with other instances: {why}; no certificates are ordered until this works"
                     );
                 }
             }

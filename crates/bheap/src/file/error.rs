@@ -28,7 +28,7 @@ pub enum Fault {
         error: std::io::Error,
     },
     /// Another process, or another handle in this one, has the file open.
-    #[error("the queue file is in use; a queue file has one user at a time: close the other")]
+    #[error("the queue file is already open; close the other user first")]
     Locked,
     /// The file is not a queue file.
     #[error(
@@ -79,7 +79,7 @@ pub enum Fault {
         what: &'static str,
     },
     /// A queue of this size, or of these items, is impossible.
-    #[error("impossible queue: {what}")]
+    #[error("invalid queue: {what}")]
     Impossible {
         /// The rule that is broken.
         what: &'static str,

@@ -178,7 +178,7 @@ fn a_locked_file_refuses_a_second_opener() {
     let first = FileHeap::<u64, _>::open(&path, layout()).unwrap();
     let error = refused(&path);
     assert!(matches!(error.fault, Fault::Locked));
-    says(&error, &["in use"]);
+    says(&error, &["already open"]);
     drop(first);
     assert_eq!(FileHeap::<u64, _>::open(&path, layout()).unwrap().len(), 2_000);
 }

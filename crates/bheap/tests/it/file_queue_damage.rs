@@ -134,7 +134,7 @@ fn files_of_another_queue_type_are_refused() {
     let mut queue = FileQueue::<u64>::create(&path, 10).unwrap();
     queue.push(7).unwrap();
     queue.checkpoint().unwrap();
-    assert!(message(FileQueue::<u64>::open(&path)).contains("in use"));
+    assert!(message(FileQueue::<u64>::open(&path)).contains("already open"));
     drop(queue);
     assert!(
         message(FileTimers::<u32>::open(&path)).contains("created with items \"u64\", opened with \"u32\"")

@@ -51,8 +51,8 @@ pub(crate) fn compare(core: &Core, request: &Request, hash: Hash, key: &[u8]) {
     tracing::warn!(
         host = %String::from_utf8_lossy(key::authority(primary)),
         path = %String::from_utf8_lossy(path),
-        "answers differ from visitor to visitor by cookie, but max-age lets all visitors share one: if the page is \
-         personal, have the origin send private, or set --cookies strict (logged once per site)"
+        "responses vary with the visitor's cookie, but max-age lets all visitors share one: if the page is personal, let \
+         the origin send Cache-Control: private, or set --cookies strict (logged once per site)"
     );
 }
 

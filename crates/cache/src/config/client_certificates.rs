@@ -39,10 +39,7 @@ impl ClientCertificates {
 
 /// The text is not a field name that could describe a certificate to an origin.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "invalid field name `{0}`: a name of your own is needed, such as X-Client-Cert, not one that HTTP or this \
-         server uses already"
-)]
+#[error("invalid field name `{0}`: choose one that neither HTTP nor this server uses, such as X-Client-Cert")]
 pub struct InvalidField(String);
 
 /// Parses the name of a field for client certificates.

@@ -38,7 +38,7 @@ pub enum InvalidOrigin {
     #[error("unknown server option `{0}`: expected weight=1 to weight=256, or backup, after a space")]
     Word(String),
     /// The server is listed twice.
-    #[error("duplicate server {0}; weight=2 gives it twice the work")]
+    #[error("duplicate server {0}; to send it more requests, set a weight such as weight=2")]
     Twice(Server),
     /// The list is empty or too long.
     #[error("1 to 64 servers are needed, separated by commas")]

@@ -75,7 +75,7 @@ impl MemoryNeed {
 #[error(
     "not enough memory: the process may use {}, and would need up to {}: {} for stored objects (memory), {} for \
      reading and writing the store's file, and {} for itself and the metadata of {objects} objects on the file; raise \
-     the limit to {} and some more, or lower the memory for stored objects",
+     the limit to at least {}, or lower the memory for stored objects",
     Size(*limit_bytes),
     Size(*needed_bytes),
     Size(*of_objects_bytes),
@@ -180,7 +180,10 @@ mod tests {
             MemoryNeed { objects_bytes: 256 << 20, objects_on_file: 10_000_000, buffer_bytes: 96 << 20 };
         let error = need.within(600 << 20).expect_err("metadata of ten million objects has no room");
         let needed = (256 << 20) + 360_000_000 + (96 << 20) + OWN_BYTES;
-        assert!(error.to_string().contains(&format!("raise the limit to {} ", Size(needed))), "{error}");
+        assert!(
+            error.to_string().contains(&format!("raise the limit to at least {},", Size(needed))),
+            "{error}"
+        );
         assert_eq!(need.within(needed), Ok(()));
         assert!(need.within(needed - 1).is_err());
     }

@@ -335,7 +335,8 @@ mod tests {
         };
         // The smallest limit that suffices.
         let refused = open_store(&config, &memory).err().expect("a byte is too little").to_string();
-        let needed = refused.split("raise the limit to ").nth(1).and_then(|rest| rest.split(' ').next());
+        let needed =
+            refused.split("raise the limit to at least ").nth(1).and_then(|rest| rest.split(',').next());
         let needed = needed.expect("it says what would do");
         let digits = needed.trim_end_matches(|letter: char| !letter.is_ascii_digit());
         let unit = match &needed[digits.len()..] {

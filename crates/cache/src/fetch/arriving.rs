@@ -421,9 +421,9 @@ async fn rest(
     peers::resume(request?, broken, came, error).await
 }
 
-/// Ends a fetch whose origin broke off in the middle of the body.
+/// Ends a fetch that failed in the middle of the body.
 fn broken(error: &OriginError, sink: Sink, entry: Option<&Entry>, growing: &GrowingState) {
-    tracing::warn!(%error, "origin closed the connection in the middle of a body");
+    tracing::warn!(%error, "fetch from the origin or a peer failed in the middle of a body");
     with_core(|core| {
         core.count(Counter::of_origin_error(error));
         if let Sink::Stored(filling) = sink {

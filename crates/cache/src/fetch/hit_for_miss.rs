@@ -280,9 +280,9 @@ pub(crate) fn count_page(
         host = %String::from_utf8_lossy(key::authority(primary)),
         cookies = %core.observers.cookie_names.borrow_mut().shown(hosts),
         share = %format_args!("{percent}%"),
-        "most requests that reach the origin are passed only because they carry cookies: if none of these cookies \
-         identifies a visitor, set bypass-cookies to those that do ([] for none), or let the origin send \
-         Cache-Control: public (logged once per site)"
+        "most requests to the origin bypass the store only because they carry cookies: list in bypass-cookies only the \
+         cookies that identify a visitor ([] if none does), or let the origin send Cache-Control: public (logged once \
+         per site)"
     );
 }
 

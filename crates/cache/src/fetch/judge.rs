@@ -260,8 +260,8 @@ fn has_room_for_query(
             if is_to_be_said {
                 tracing::warn!(
                     path = %String::from_utf8_lossy(&primary[..path_bytes]).replace('\0', ""),
-                    "URLs that differ only in their query fill {percent} % of the store: further ones are stored at the \
-                     second request (ignore-query removes parameters that change nothing)"
+                    "URLs that differ only in their query fill {percent} % of the store: others are now stored only \
+                     when requested a second time; use ignore-query to drop parameters that do not affect the response"
                 );
             }
             false

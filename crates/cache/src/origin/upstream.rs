@@ -285,7 +285,7 @@ impl Permits {
                     waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX),
                     exchanges = self.of_exchanges.used(),
                     waiting = self.of_queue.used(),
-                    "origin busy: a request waited more than a second for an exchange (origin-connections-max)"
+                    "origin busy: a request waited more than a second for a free connection or stream (origin-connections-max)"
                 );
             }
         }

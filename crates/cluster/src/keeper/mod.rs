@@ -228,7 +228,7 @@ impl ClusterTask {
     fn say(&mut self, fault: &Fault) {
         let words = fault.words(self.common.config.name.as_str());
         if self.said.as_ref() != Some(&words) {
-            tracing::warn!(why = %words, "cannot join the cluster: trying again");
+            tracing::warn!(why = %words, "not joined to the cluster; trying again");
             self.said = Some(words.clone());
         }
         self.common.state.send_replace(State { words, is_joined: false });
@@ -308,7 +308,7 @@ impl ClusterTask {
         self.find_position(&context, here).await?;
         let Some(Position { applied, .. }) = self.position else { return Err(Fault::OtherStream) };
         let purges = consume(&context, &common, applied + 1).await?;
-        tracing::debug!(here, applied, "joined");
+        tracing::debug!(here, applied, "cluster session started");
         Ok(Session { here, bucket, entries, notices, purges })
     }
 
@@ -401,7 +401,7 @@ impl ClusterTask {
         self.show_lease();
         count(&self.common.counts.joins);
         if self.said.take().is_some() {
-            tracing::info!("joined to the cluster");
+            tracing::info!("joined the cluster");
         }
         let words = "joined".to_owned();
         self.common.state.send_replace(State { words, is_joined: true });

@@ -67,7 +67,7 @@ pub enum VaultError {
     #[error("{0} is too long to be shared")]
     TooLong(String),
     /// The cluster cannot be reached, or refuses the operation.
-    #[error("the cluster: {0}")]
+    #[error("shared vault unavailable: {0}")]
     CutOff(String),
 }
 

@@ -72,7 +72,7 @@ pub enum Refusal {
     #[error("the memory for clients is used up")]
     Full,
     /// The charge was cut to make room for other clients, and can no longer grow.
-    #[error("the client was disconnected in favour of others")]
+    #[error("the client was cut off to free memory for other clients")]
     Cut,
 }
 

@@ -116,7 +116,7 @@ impl CheckReport {
                 footer.life
             }
             (SegmentStart::Damaged, None) => {
-                self.fault(segment, start, "segment header damaged; the segment is set aside");
+                self.fault(segment, start, "segment header damaged; the segment is not used");
                 return;
             }
         };

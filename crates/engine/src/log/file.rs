@@ -155,13 +155,13 @@ pub enum OpenError {
     )]
     Shrinks { path: PathBuf, found: u64, wanted: u64 },
     #[error(
-        "{} are too small for a store: with segments of {} it needs at least {}",
+        "a store of {} is too small: with segments of {} it needs at least {}",
         Size(*bytes),
         Size(*segment_bytes),
         Size(*needed)
     )]
     TooSmall { bytes: u64, segment_bytes: u64, needed: u64 },
-    #[error("{} are too large for a store: at most {} can be addressed", Size(*bytes), Size(FILE_BYTES_MAX))]
+    #[error("a store of {} is too large: at most {} can be addressed", Size(*bytes), Size(FILE_BYTES_MAX))]
     TooLarge { bytes: u64 },
     #[error("invalid segment size of {given} bytes: a power of two from {min} to {max} is needed")]
     SegmentBytes { given: u32, min: u32, max: u32 },

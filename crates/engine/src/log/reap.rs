@@ -82,7 +82,7 @@ impl Reaper {
         let mut is_done = true;
         if let Err(error) = lives::keep_ahead(&self.shared) {
             self.shared.count.write_errors.fetch_add(1, Relaxed);
-            tracing::error!(%error, "cannot begin a new segment; trying again");
+            tracing::error!(%error, "cannot write the generation markers; trying again");
             is_done = false;
         }
         loop {
@@ -131,7 +131,10 @@ impl Reaper {
                 Err(CarryFault::Damaged) => {
                     // The targets of this segment's deletions are unknown, so the segment is kept, and
                     // neither read nor overwritten.
-                    tracing::error!(segment, "cannot read the table of a dead segment: segment set aside");
+                    tracing::error!(
+                        segment,
+                        "cannot read the table of contents of a segment to be freed: segment taken out of use"
+                    );
                     self.shared.table.segment(*segment).advance(SegmentState::Dying, SegmentState::Damaged);
                 }
             }
@@ -147,7 +150,7 @@ impl Reaper {
             Ok(()) => true,
             Err(error) => {
                 self.shared.count.write_errors.fetch_add(1, Relaxed);
-                tracing::error!(%error, segment, "cannot free a dead segment; trying again");
+                tracing::error!(%error, segment, "cannot free a segment; trying again");
                 false
             }
         });
@@ -176,7 +179,7 @@ impl Reaper {
         let table = read_table(&shared, segment, life).map_err(|fault| match fault {
             TableFault::Io(error) => {
                 shared.count.read_errors.fetch_add(1, Relaxed);
-                tracing::error!(%error, segment, "cannot read the table of a dead segment");
+                tracing::error!(%error, segment, "cannot read the table of contents of a segment to be freed; trying again");
                 CarryFault::Later
             }
             TableFault::Damaged => CarryFault::Damaged,

@@ -56,7 +56,7 @@ pub struct RecoveryReport {
     /// Incomplete records in segments that were rolled forward: being written when the process ended, or
     /// damaged.
     pub records_torn: u64,
-    /// Segments that were set aside, because their start is damaged or unreadable.
+    /// Segments that were taken out of use, because their start is damaged or unreadable.
     pub segments_damaged: u64,
 }
 
@@ -248,7 +248,7 @@ fn survey(shared: &LogState, segment: u32, scratch: &mut Option<Words>) -> io::R
     let (start, footer) = match read_ends(shared, segment) {
         Ok(ends) => ends,
         Err(error) => {
-            tracing::error!(%error, segment, "cannot read a segment: segment set aside");
+            tracing::error!(%error, segment, "cannot read a segment: segment taken out of use");
             return set_aside(0);
         }
     };
@@ -279,7 +279,7 @@ fn survey(shared: &LogState, segment: u32, scratch: &mut Option<Words>) -> io::R
                 return Ok(Some(surveyed));
             }
             Err(TableFault::Io(error)) => {
-                tracing::error!(%error, segment, "cannot read a segment: segment set aside");
+                tracing::error!(%error, segment, "cannot read a segment: segment taken out of use");
                 return set_aside(life);
             }
             Err(TableFault::Damaged) => surveyed.table_damaged = true,
@@ -287,7 +287,7 @@ fn survey(shared: &LogState, segment: u32, scratch: &mut Option<Words>) -> io::R
     }
     let mut bytes = vec![0; shared.table.segment_bytes];
     if let Err(error) = shared.disk.read(shared.table.start(segment), &mut bytes) {
-        tracing::error!(%error, segment, "cannot read a segment: segment set aside");
+        tracing::error!(%error, segment, "cannot read a segment: segment taken out of use");
         return set_aside(life);
     }
     let (entries, torn) = roll_forward(&bytes, shared.seed, life);
@@ -380,7 +380,11 @@ fn read_batch(shared: &LogState, segment: u32, ends: &Ends) -> Option<Batch> {
     let table = match table {
         Ok(table) => table,
         Err(fault) => {
-            tracing::error!(?fault, segment, "cannot read the table of a segment: segment set aside");
+            tracing::error!(
+                ?fault,
+                segment,
+                "cannot read the table of contents of a segment: segment taken out of use"
+            );
             of.advance(SegmentState::Sealed, SegmentState::Damaged);
             return None;
         }

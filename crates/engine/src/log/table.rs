@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Free ──claim──▶ Open ──written, with its table──▶ Sealed ──nothing live──▶ Dying ──deletions kept, erased──▶ Free
-//!                                                                           (cannot be undone)   Damaged: set aside
+//!                                                                           (cannot be undone)   Damaged: not used
 //! ```
 //! *Memory:* 40 bytes per segment, atomics. *Writers:* a writer claims a segment; its helper seals it; the
 //! thread that reports its last record dead makes it dying; the reaper frees it. *Waiting:* never.

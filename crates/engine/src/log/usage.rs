@@ -127,7 +127,7 @@ pub(super) const SAID: &[Figure<LogUsage>] = &[
     }),
     gauge(
         "store_log_segments_damaged",
-        "Segments of the file set aside because their start is damaged.",
+        "Segments of the file taken out of use because they are damaged or unreadable.",
         None,
         |usage| usage.segments_damaged,
     ),

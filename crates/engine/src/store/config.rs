@@ -86,8 +86,8 @@ pub enum StoreError {
     },
     /// The capacity is too small for the minimum number of segments per core.
     #[error(
-        "{} are too small for a store with {cores} cores: each needs {SEGMENTS_PER_CORE_MIN} segments of {}; give it \
-         at least {}, or fewer cores",
+        "a store of {} is too small for {cores} cores: each needs {SEGMENTS_PER_CORE_MIN} segments of {}; give it at \
+         least {}, or fewer cores",
         Size(*capacity_bytes),
         Size(u64::from(*segment_bytes)),
         Size(*needed_bytes)
@@ -104,7 +104,7 @@ pub enum StoreError {
     },
     /// The capacity is larger than a location can address.
     #[error(
-        "{} are too large for a store: at most {} can be addressed",
+        "a store of {} is too large: at most {} can be addressed",
         Size(*capacity_bytes),
         Size(CAPACITY_BYTES_MAX)
     )]

@@ -144,7 +144,7 @@ fn an_unreadable_record_fails_only_its_reads() {
     let other =
         found.iter().find(|other| other.location.offset() > record.location.offset() + 10_000).unwrap();
     assert!(log.reader().read(other.location, other.payload_bytes as usize).is_ok());
-    // At a start only this segment is set aside.
+    // At a start only this segment is taken out of use.
     let segment = (record.location.offset() - SEGMENTS_AT) / SEGMENT_BYTES;
     let at = SEGMENTS_AT + segment * SEGMENT_BYTES;
     let again = disk.after_kill();

@@ -95,7 +95,7 @@ impl Core {
             self.observers.closed.pop_front();
         }
         self.observers.closed.push_back(snapshot);
-        tracing::debug!(cid = connection.cid, address = %connection.address, reason = why.reason(), "closed");
+        tracing::debug!(cid = connection.cid, address = %connection.address, reason = why.reason(), "client connection closed");
         self.clients.balance.closed(self.index);
         // Wakes the periodic tasks, which free memory that the connection needed.
         self.outputs.rounds.stir();

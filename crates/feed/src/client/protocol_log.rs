@@ -41,5 +41,5 @@ pub(crate) fn operation(cid: u64, op: &ClientOp<'_>) {
 pub(crate) fn messages(cid: u64, verb: &str, run: &Run<'_>, count: usize) {
     let (subject, reply) = (String::from_utf8_lossy(run.subject), String::from_utf8_lossy(run.reply));
     let arrow = if verb == "PUB" { "<<-" } else { "->>" };
-    tracing::trace!(target: TARGET, "cid:{cid} {arrow} [{verb} {subject} {reply} {}] {count} of them", run.body_bytes);
+    tracing::trace!(target: TARGET, "cid:{cid} {arrow} [{verb} {subject} {reply} {}] ({count} messages)", run.body_bytes);
 }

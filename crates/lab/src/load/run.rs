@@ -45,7 +45,7 @@ pub enum LoadError {
     #[error(transparent)]
     Target(#[from] TargetError),
     /// The server does not accept connections.
-    #[error("no connection to {address}: {error}; is the server there?")]
+    #[error("cannot connect to {address}: {error}; is the server running?")]
     Connect {
         /// Address of the server.
         address: std::net::SocketAddr,
@@ -60,8 +60,8 @@ pub enum LoadError {
         /// Description of the fault.
         reason: String,
     },
-    /// The server broke too many connections in a row.
-    #[error("the server went away: {0}")]
+    /// The server broke too many connections in a row, or does not accept a new one.
+    #[error("too many connections broke in a row, or one could not be opened again; first loss: {0}")]
     Gone(String),
     /// A system call failed.
     #[error("the generator cannot run: {0}")]
@@ -440,7 +440,7 @@ impl<'t> Generator<'t> {
             }
             Err(error) => {
                 self.tally.broken_in_a_row = REOPEN_MAX + 1;
-                self.tally.first_loss.get_or_insert_with(|| format!("it cannot be reached again: {error}"));
+                self.tally.first_loss.get_or_insert_with(|| format!("cannot connect again: {error}"));
             }
         }
     }

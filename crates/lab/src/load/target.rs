@@ -63,13 +63,13 @@ pub enum TargetError {
     #[error("`{0}`: the URL begins with http://, https://, h2://, h2c://, nats://, smtp:// or tcp://")]
     Scheme(String),
     /// The URL has no port, and `tcp://` has no default.
-    #[error("`{0}` names no port: tcp://HOST:PORT")]
+    #[error("missing port in `{0}`: expected tcp://HOST:PORT")]
     NoPort(String),
     /// The port is not a valid number.
     #[error("`{0}`: the port is a number from 1 to 65535")]
     Port(String),
     /// The host name has no address.
-    #[error("`{host}` has no address: {reason}")]
+    #[error("cannot resolve `{host}`: {reason}")]
     Address {
         /// Host name.
         host: String,
@@ -77,11 +77,14 @@ pub enum TargetError {
         reason: String,
     },
     /// Streams were requested for a protocol other than HTTP/2, or zero streams were requested.
-    #[error("{0} streams: h2:// and h2c:// have them, one at least; other URLs have connections alone")]
+    #[error("invalid stream count {0}: only h2:// and h2c:// have streams, and at least 1 is needed")]
     Streams(usize),
     /// The host name is not valid in a certificate.
-    #[error("`{0}` is no name for a certificate")]
+    #[error("`{0}` is not a valid name in a certificate")]
     Name(String),
+    /// TLS cannot be set up.
+    #[error("cannot set up TLS: {0}")]
+    Tls(String),
 }
 
 impl Target {
@@ -113,7 +116,7 @@ impl Target {
             .to_socket_addrs()
             .map_err(|error| unknown(error.to_string()))?
             .next()
-            .ok_or_else(|| unknown("the resolver knows none".to_owned()))?;
+            .ok_or_else(|| unknown("the resolver returned no address".to_owned()))?;
         let path = match path {
             "" => "/".to_owned(),
             path if path.starts_with('?') => format!("/{path}"),
@@ -220,7 +223,7 @@ impl Target {
         let provider = self.provider.clone().unwrap_or_else(engine::tls::provider);
         let trust = if self.verified { Trust::Roots } else { Trust::Anyone };
         let config = secured::client(provider, trust, protocols)
-            .map_err(|error| TargetError::Name(error.to_string()))?;
+            .map_err(|error| TargetError::Tls(error.to_string()))?;
         Ok(Some((Arc::new(config), name)))
     }
 }
@@ -248,12 +251,12 @@ mod tests {
         let error = |url| Target::parse(url, 1, true).unwrap_err().to_string();
         assert!(error("127.0.0.1:80").contains("begins with http://"));
         assert!(error("ftp://127.0.0.1").contains("begins with http://"));
-        assert!(error("tcp://127.0.0.1").contains("names no port"));
+        assert!(error("tcp://127.0.0.1").contains("missing port"));
         assert!(error("http://127.0.0.1:99999").contains("1 to 65535"));
         assert!(error("http://127.0.0.1:0").contains("1 to 65535"));
         for (url, streams) in [("https://127.0.0.1", 3), ("h2://127.0.0.1", 0)] {
             let target = Target::parse(url, 1, true).unwrap();
-            assert!(target.with_streams(streams).unwrap_err().to_string().contains("one at least"), "{url}");
+            assert!(target.with_streams(streams).unwrap_err().to_string().contains("at least 1"), "{url}");
         }
     }
 }

@@ -309,7 +309,7 @@ impl Mailstore {
             Ok(value) => Ok(Some(value)),
             Err(ReadError::Gone(_)) => Ok(None),
             Err(error @ ReadError::Damaged(_)) => {
-                tracing::error!(%error, "cannot show a stored mail");
+                tracing::error!(%error, "stored mail is damaged: treated as missing");
                 self.count_damaged();
                 Ok(None)
             }

@@ -212,7 +212,7 @@ async fn run<M: Mailboxes>(
     }
     forget_marks.abort();
     if tokio::time::timeout(DRAIN, app.end_all()).await.is_err() {
-        tracing::warn!("recently deleted mails may still be on disk");
+        tracing::warn!("deletions not finished before the stop: recently deleted mails may still be on disk");
     }
 }
 

@@ -143,7 +143,7 @@ impl MemorySum {
                 .collect();
             return Err(format!(
                 "not enough memory: the process may use {limit}, and needs {filled} when its stores are full: {}; \
-                 raise the limit to {filled} and some more, or lower the stores' sizes",
+                 raise the limit to at least {filled}, or lower the stores' sizes",
                 parts.join(", ")
             ));
         }
@@ -286,7 +286,10 @@ mod tests {
     fn stores_beyond_the_limit_are_refused() {
         let sum = MemorySum::of(&settings(), ServerSet::CACHE);
         let refused = sum.within(128 * MIB).expect_err("256 MiB in 128");
-        assert!(refused.contains("128MiB") && refused.contains("raise the limit to 276MiB"), "{refused}");
+        assert!(
+            refused.contains("128MiB") && refused.contains("raise the limit to at least 276MiB"),
+            "{refused}"
+        );
         let warned = sum.within(276 * MIB).expect("the stores fit").expect("clients may not");
         assert!(warned.contains("stores take 276MiB"), "{warned}");
         assert_eq!(sum.within(sum.most_bytes()), Ok(None));

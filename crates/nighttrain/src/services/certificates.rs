@@ -214,7 +214,7 @@ impl Certificates {
             }
             Err(fault) => {
                 tracing::error!(
-                    "cannot use a changed certificate: the previous ones stay in use: {}",
+                    "cannot load the changed certificates, so the previous ones stay in use: {}",
                     fault.message
                 );
             }

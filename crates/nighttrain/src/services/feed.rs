@@ -218,7 +218,7 @@ impl Service for Feed {
     fn words(&self, at_most: Duration) -> StopMessages {
         StopMessages {
             stopping: format!("no new clients; connected ones have up to {at_most:?} to leave"),
-            whole: "all clients have left or were asked to",
+            whole: "all clients have disconnected or were told to",
             cut: "time limit reached before all clients had left",
         }
     }

@@ -238,7 +238,7 @@ impl RunningCommand {
         if new.settings.log != self.in_force.settings.log
             && let Err(error) = self.filter.change(&new.settings.log)
         {
-            tracing::error!("reload: cannot change the log: {error}");
+            tracing::error!("reload: cannot apply the new log filter: {error}; the old filter stays in use");
         }
         if let (Some(token), Some(path)) = (&self.token, &self.at_start.settings.admin_token_file) {
             match read_token("admin-token-file", path) {

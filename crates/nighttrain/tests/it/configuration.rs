@@ -210,7 +210,7 @@ fn check_reads_a_nats_configuration() {
 fn memory_that_is_not_there_is_refused() {
     for (arguments, variable, says) in [
         (&["cache", "--demo", "--memory", "900GiB"][..], "", "needs 921620MiB"),
-        (&["cache", "--demo", "--memory-limit", "128MiB"], "", "raise the limit to 276MiB"),
+        (&["cache", "--demo", "--memory-limit", "128MiB"], "", "raise the limit to at least 276MiB"),
         (&["serve", "--demo"], "NIGHTTRAIN_CACHE_MEMORY", "900GiB for stored objects"),
         (&["mail", "--store", "anon", "--store-size", "900GiB"], "", "900GiB for mails"),
     ] {

@@ -168,7 +168,7 @@ fn an_unsupported_signal_is_logged_and_ignored() {
 fn sigusr2_drains_the_feed_sigquit_stops_others() {
     let mut feed = Server::start(&["feed"]);
     feed.send(12);
-    feed.logs("stopped: all clients have left or were asked to");
+    feed.logs("stopped: all clients have disconnected or were told to");
     assert_eq!(feed.child.wait().expect("our child").code(), Some(0));
 
     let mut cache = Server::start(&["cache", "--demo"]);

@@ -83,7 +83,7 @@ pub enum StartError {
     #[error("cannot read the available processors: {0}")]
     Processors(#[source] io::Error),
     /// The kernel refused to create a thread.
-    #[error("{core}: no thread: {error}")]
+    #[error("{core}: cannot start the thread: {error}")]
     Thread {
         /// Name of the loop.
         core: String,
@@ -548,7 +548,7 @@ fn run<F>(
         let outcome = runtime.block_on(async {
             tokio::task::spawn_local(async move {
                 let Err(error) = lateness.watch().await;
-                tracing::warn!(%error, "lateness of this event loop is no longer measured");
+                tracing::warn!(%error, "cannot measure event loop lateness: monitoring of this loop stopped");
             });
             tokio::select! {
                 biased;

@@ -58,7 +58,7 @@ pub enum OpenOnFileError {
     File(#[from] OpenError),
     /// The file has too few segments for the cores.
     #[error(
-        "{} are too small for a store with {cores} cores: with segments of {} it needs at least {}",
+        "a store of {} is too small for {cores} cores: with segments of {} it needs at least {}",
         Size(*bytes),
         Size(*segment_bytes),
         Size(*needed)

@@ -261,7 +261,7 @@ fn drop_incomplete_mails(records: &mut [Record], parts: &HashMap<Location, u32>)
         torn += 1;
     }
     if torn > 0 {
-        tracing::warn!(mails = torn, "incomplete large mails hidden");
+        tracing::warn!(mails = torn, "large mails with missing parts dropped");
     }
 }
 

@@ -106,7 +106,7 @@ pub(crate) enum TagFault {
     Name,
     #[error("too many tags: a mail has at most {TAGS_MAX}")]
     TooMany,
-    #[error("too many tags: those of an inbox have at most {INBOX_TAG_BYTES_MAX} bytes together")]
+    #[error("too many tags: the tags of an inbox may take at most {INBOX_TAG_BYTES_MAX} bytes in total")]
     Inbox,
     #[error("too many tags in the store; delete mails to free some")]
     Full,

@@ -156,9 +156,9 @@ impl<M: Mailboxes> App<M> {
         );
         match self.silent_proxies.remember_proxy(from.asker, &sign) {
             NoteOutcome::New if is_here => tracing::warn!(
-                "a proxy on this machine does not name the clients of the mail pages ({sign}): the view of all mail is \
-                 closed to this machine until a restart; set token-file, or have the proxy send X-Forwarded-For and \
-                 list it in trusted-proxies"
+                "a proxy on this machine sends no client address ({sign}): without a token, this machine may not read all \
+                 mail until a restart; set token-file, or let the proxy send X-Forwarded-For and list it in \
+                 trusted-proxies"
             ),
             NoteOutcome::New => tracing::warn!(
                 address = %from.asker,
@@ -168,8 +168,8 @@ impl<M: Mailboxes> App<M> {
             NoteOutcome::Full => {
                 self.counters.add(Counter::ProxiesFull, 1);
                 tracing::warn!(
-                    "too many proxies in mail-readers send no client address: until a restart, only clients whose \
-                     address a trusted proxy sends may read mail"
+                    "too many proxies in mail-readers send no client address: until a restart, mail-readers admits no \
+                     machine but this one"
                 );
             }
             NoteOutcome::Known => {}

@@ -106,7 +106,7 @@ pub(crate) async fn request_middleware<M: Mailboxes>(
         app.counters.add(Counter::ServerFaults, 1);
         // These refusals are counted; a log line for each would allow a client to fill the log.
         if matches!(response.extensions().get::<Fault>(), Some(Fault::Busy(_) | Fault::NoRoom)) {
-            tracing::debug!(request = %name, status = status.as_u16(), "no memory for a mail page: answered 503");
+            tracing::debug!(request = %name, status = status.as_u16(), "mail request refused: a limit was reached, or the server is stopping");
         } else {
             tracing::warn!(request = %name, status = status.as_u16(), "cannot build a mail page: answered with an error");
         }
@@ -173,7 +173,7 @@ pub(crate) fn long_page<T: Template>(template: &T, lists_bytes: usize) -> Result
 pub(crate) fn long_json(value: &impl Serialize, bytes: usize) -> Result<Response, Fault> {
     let mut json = Vec::with_capacity(bytes);
     serde_json::to_writer(&mut json, value).map_err(|error| {
-        tracing::error!("cannot write an answer: {error}");
+        tracing::error!("cannot serialize a JSON response: {error}");
         Fault::Broken
     })?;
     Ok(([(header::CONTENT_TYPE, "application/json")], json).into_response())

@@ -45,7 +45,7 @@ engine::counters! {
         Unauthorized => Counter, "mail_web_unauthorized", None, "Requests for more than one inbox refused for want of the token.";
         ProxySignsHttp10 => Counter, "mail_web_proxy_signs_http10", None, "HTTP/1.0 requests from this machine, which show a proxy that does not name its clients; the view of all mail is closed to this machine.";
         ProxySignsHost => Counter, "mail_web_proxy_signs_host", None, "Requests from pages opened at another host, which show a proxy that does not name its clients; its address may not see all mail.";
-        ProxiesFull => Counter, "mail_web_proxies_full", None, "Times that more than 256 addresses of mail-readers were such proxies; only addresses that a trusted proxy names are readers then.";
+        ProxiesFull => Counter, "mail_web_proxies_full", None, "Times that more than 256 addresses of mail-readers were such proxies; mail-readers then admits no machine but this one.";
         ForeignWrites => Counter, "mail_web_foreign_writes", None, "Changes refused because another site's page sent them.";
         ForeignHosts => Counter, "mail_web_foreign_hosts", None, "Requests refused because their Host is neither an address, localhost nor in http-hosts.";
         BodiesCut => Counter, "mail_web_bodies_cut", None, "Connections closed because the rest of a refused request's body was too long or too slow to discard.";

@@ -49,12 +49,10 @@ pub(crate) enum Fault {
     TimedOut(String),
     #[error("the token is required to see more than one inbox")]
     TokenNeeded,
-    #[error(
-        "more than one inbox is shown to this machine only, unless --mail-readers names a network that contains {0}"
-    )]
+    #[error("only this machine and the networks in --mail-readers may see more than one inbox; {0} may not")]
     OnlyFromHere(IpAddr),
     #[error(
-        "a proxy on this machine does not name its clients ({0}), so the token is required to see more than one inbox"
+        "a proxy on this machine sends no client address ({0}), so the token is required to see more than one inbox"
     )]
     BehindProxy(String),
     #[error("the change was sent by another site's page")]
@@ -79,7 +77,7 @@ pub(crate) enum Fault {
     TooLarge(usize),
     #[error("{0}")]
     Store(Unavailable),
-    #[error("the answer was interrupted")]
+    #[error("internal error: the request could not be completed")]
     Broken,
 }
 
@@ -138,7 +136,7 @@ impl Fault {
             Self::TooLarge(_) => "Too large",
             Self::ForeignHost { .. } => "Unknown host name",
             Self::Store(_) => "The mail cannot be read now",
-            Self::Broken => "The answer was interrupted",
+            Self::Broken => "The request failed",
         }
     }
 

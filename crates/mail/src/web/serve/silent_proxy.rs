@@ -11,7 +11,7 @@
 //!
 //! The address of a detected proxy loses its special access until the process ends: access to all mail then
 //! needs a token, or a trusted proxy that names a reader. *Bound:* [`OTHERS_MAX`] addresses in addition to
-//! this machine; beyond the bound, no address counts as a reader unless it comes through a trusted proxy.
+//! this machine; beyond the bound, no address of another machine counts as a reader.
 
 use std::{
     collections::BTreeSet,

@@ -44,7 +44,7 @@ impl<M: Mailboxes> App<M> {
         // The mails stay hidden until they are deleted.
         for id in mails {
             if let Err(error) = self.mailboxes.delete(&scope, id).await {
-                tracing::warn!("cannot delete a mail that was deleted on a page: {error}");
+                tracing::warn!("cannot remove a mail that a user deleted: {error}");
             }
         }
         self.leaving.take(name, |_| true);

@@ -42,7 +42,7 @@ pub(crate) fn journal(settings: &Settings) -> Result<Option<Arc<Journal>>, Failu
             Err(Failure::Failed(format!("no memory to share the log through: {error}")))
         }
         Err(error) => {
-            tracing::warn!(%error, "no memory for the transaction log: `nighttrain log` shows nothing");
+            tracing::warn!(%error, "cannot create the transaction log: `nighttrain log` will show nothing");
             Ok(None)
         }
     }

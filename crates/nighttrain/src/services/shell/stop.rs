@@ -76,7 +76,7 @@ pub(super) fn end_in_time(times: &[Duration]) {
         std::process::exit(1);
     });
     if let Err(error) = thread {
-        tracing::warn!("no time limit for this stop: {error}");
+        tracing::warn!("cannot start the stop timer: {error}; this stop has no time limit");
     }
 }
 
