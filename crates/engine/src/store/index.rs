@@ -121,8 +121,7 @@ impl Slot {
         Self { life: self.life & !Self::SIFTING | if sifting { Self::SIFTING } else { 0 }, ..self }
     }
 
-    /// Returns whether the object has no entry in the expiry queue although it expires
-    /// ([`super::unqueued`]).
+    /// Returns whether the object has no entry in the expiry queue although it expires.
     #[inline]
     pub fn is_unqueued(&self) -> bool {
         self.life & Self::UNQUEUED != 0
