@@ -166,6 +166,7 @@ engine::counters! {
         FetchTableFull => Counter, "cache_fetch_table_full", None, "Misses passed because too many fetches were under way.";
         PurgesRefused => Counter, "cache_purges_refused", None, "Purges and invalidations not carried out because the ring to the core that owns the key stayed full.";
         TagTableEmptied => Counter, "cache_tag_table_emptied", None, "Times that a core had as many purged tags as it keeps and treated all tagged objects as purged.";
+        MomentaryTableFull => Counter, "cache_momentary_table_full", None, "Times that a core had as many momentarily changed tags as it keeps and treated all momentary answers as changed.";
         VariantsTooMany => Counter, "cache_variants_too_many", None, "Answers not stored because their key has as many variants as it may.";
         BansOverflowed => Counter, "cache_bans_overflowed", None, "Bans turned into a purge of all older objects, because a core had as many as it keeps.";
         TagsTooMany => Counter, "cache_tags_too_many", None, "Answers not stored because their tags are too many or too long.";

@@ -26,6 +26,8 @@ const SECTION: u32 = 1;
 /// Number of the section with the text of the tags, as written in a field. The section is stored if there are
 /// peers, because peers hash with another seed.
 const WORDS_SECTION: u32 = 2;
+/// Number of the section with the time at which the request for a short-lived answer was sent.
+const FETCHED_SECTION: u32 = 3;
 const SECTION_HEADER_BYTES: usize = 8;
 const WORD: usize = size_of::<u64>();
 
@@ -80,9 +82,15 @@ pub(crate) fn text<'h>(headers: impl Iterator<Item = (&'h [u8], &'h [u8])>, fiel
     text
 }
 
-/// Encodes the extra bytes of an object with these tags, and with their text if given; empty without tags.
-pub(crate) fn extra(tags: &[u64], words: &[u8]) -> Vec<u8> {
+/// Encodes the extra bytes of an object with these tags, with their text and the time at which its request
+/// was sent, if given; empty without tags.
+pub(crate) fn extra(tags: &[u64], words: &[u8], fetched_ms: Option<u64>) -> Vec<u8> {
     let mut extra = section(tags);
+    if let Some(fetched_ms) = fetched_ms.filter(|_| !tags.is_empty()) {
+        extra.extend_from_slice(&FETCHED_SECTION.to_le_bytes());
+        extra.extend_from_slice(&(WORD as u32).to_le_bytes());
+        extra.extend_from_slice(&fetched_ms.to_le_bytes());
+    }
     if !words.is_empty() {
         extra.extend_from_slice(&WORDS_SECTION.to_le_bytes());
         extra.extend_from_slice(&u32::try_from(words.len()).unwrap_or(u32::MAX).to_le_bytes());
@@ -90,6 +98,21 @@ pub(crate) fn extra(tags: &[u64], words: &[u8]) -> Vec<u8> {
         extra.resize(extra.len().next_multiple_of(WORD), 0);
     }
     extra
+}
+
+/// Returns the time at which the request for an object was sent, in milliseconds since 1970; `None` if it was
+/// not stored.
+pub(crate) fn fetched_ms(extra: Span<'_>) -> Result<Option<u64>, TagsError> {
+    let fetched = section_of(extra, FETCHED_SECTION)?;
+    if fetched.is_empty() {
+        return Ok(None);
+    }
+    if fetched.len() != WORD {
+        return Err(TagsError);
+    }
+    let mut word = [0; WORD];
+    fetched.copy_to_slice(&mut word);
+    Ok(Some(u64::from_le_bytes(word)))
 }
 
 /// Returns the text of an object's tags; `None` if the object has tags whose text was not stored.
@@ -175,11 +198,14 @@ mod tests {
         let words = text(headers.into_iter(), &fields());
         assert_eq!(words, b"a b c d");
         let tags = hashes(&["a", "b", "c", "d"]);
-        with_span(&extra(&tags, &words), |span| {
+        with_span(&extra(&tags, &words, Some(77)), |span| {
+            assert_eq!(fetched_ms(span), Ok(Some(77)));
             assert!(stored(span).expect("sections").eq(tags.iter().copied()));
             assert_eq!(stored_words(span), Ok(Some(words.clone())));
         });
-        with_span(&extra(&tags, b""), |span| assert_eq!(stored_words(span), Ok(None)));
+        with_span(&extra(&tags, b"", None), |span| {
+            assert_eq!((stored_words(span), fetched_ms(span)), (Ok(None), Ok(None)));
+        });
         with_span(b"", |span| assert_eq!(stored_words(span), Ok(Some(Vec::new()))));
     }
 

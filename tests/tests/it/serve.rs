@@ -96,9 +96,14 @@ impl Drop for Everything {
 }
 
 fn get(address: SocketAddr, path: &str) -> String {
+    get_from(address, &address.to_string(), path)
+}
+
+/// Requests a page under this name.
+fn get_from(address: SocketAddr, host: &str, path: &str) -> String {
     let mut stream = TcpStream::connect(address).expect("it listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("a time");
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").expect("it reads");
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").expect("it reads");
     let mut text = String::new();
     stream.read_to_string(&mut text).expect("it answers");
     text
@@ -119,9 +124,13 @@ fn subscriber(address: SocketAddr) -> BufReader<TcpStream> {
 }
 
 fn send(smtp: SocketAddr, subject: &str) {
+    send_to(smtp, "alice@example.org", subject);
+}
+
+fn send_to(smtp: SocketAddr, to: &str, subject: &str) {
     let mut client = Smtp::greeted(smtp).expect("it greets");
     let mail = format!("From: a@b.example\r\nSubject: {subject}\r\n\r\nhello\r\n");
-    assert!(client.mail("alice@example.org", &mail).expect("it answers"), "it takes the mail");
+    assert!(client.mail(to, &mail).expect("it answers"), "it takes the mail");
 }
 
 #[test]
@@ -151,6 +160,25 @@ fn a_mail_arrival_is_announced_and_purges_pages() {
         assert!(metrics.contains(family), "{family}");
     }
     assert!(get(all.admin, "/readyz").contains("200 OK"));
+}
+
+/// The accelerator hears only of inboxes that somebody reads, and renews their lists under each name by which
+/// they are stored. Its table of purged tags, which other sites share, stays empty.
+#[test]
+fn lists_are_renewed_under_any_name() {
+    let all = Everything::start(&[]);
+    let names = [all.cache.to_string(), "localhost".to_owned(), "localhost:9999".to_owned()];
+    let pages = || names.each_ref().map(|name| get_from(all.cache, name, "/inbox/alice@example.org"));
+    assert!(pages().iter().all(|page| page.contains("200 OK") && !page.contains("for alice")));
+    for n in 0..50 {
+        send_to(all.smtp, &format!("nobody{n}@example.org"), "unread");
+    }
+    send(all.smtp, "for alice");
+    eventually("the mail is on its page", || pages().iter().all(|page| page.contains("for alice")));
+    eventually("the change is counted", || all.counted("announce_purges_total") >= 1.0);
+    assert_eq!(all.counted("announce_purges_total"), 1.0, "nobody reads the others");
+    assert_eq!(all.counted("announce_purges_dropped_total"), 0.0);
+    assert_eq!(all.counted("cache_tags_purged"), 0.0);
 }
 
 /// The pages see one peer address, the accelerator's; the mail's `Received` names the visitor's address,

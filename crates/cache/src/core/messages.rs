@@ -62,6 +62,14 @@ pub(crate) enum Message {
         /// Channel for the acknowledgement.
         done: oneshot::Sender<()>,
     },
+    /// To each core: the content under these tags has changed, or all content if there are none.
+    Changed {
+        tags: Arc<[u64]>,
+        /// Time of the change, in milliseconds since 1970.
+        at_ms: u64,
+        /// True if content was deleted.
+        is_deletion: bool,
+    },
     /// To any core: list the bans.
     Bans(oneshot::Sender<Vec<BanSeen>>),
     /// To the owner of the key: explain how this request would be answered, without changing anything.

@@ -290,9 +290,9 @@ impl Core {
     pub(crate) fn is_still_good(&self, response: &Response, request: &Request) -> bool {
         let address = self.storage.store.hash(request.primary());
         let head = request.head();
-        let Response { head: stored, meta, tags, .. } = response;
+        let Response { head: stored, meta, tags, fetched_ms, .. } = response;
         let subject = Subject { key: request.primary(), head: stored, meta, asker: Some(&head.headers) };
-        self.purges.invalidations.are_about_others(address, tags, &subject)
+        self.purges.invalidations.are_about_others(address, tags, *fetched_ms, &subject)
     }
 
     /// Stores the field names by which an address varies, and returns the generation of its variants. If the

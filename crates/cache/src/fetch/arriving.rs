@@ -208,6 +208,7 @@ fn of_block(core: &Core, request: &Request, block: &Block, bans: u64) -> Judgeme
         standing: ResponseRole::Stored,
         tags: Vec::new(),
         tag_words: Vec::new(),
+        fetched_ms: 0,
         variant: None,
         may_be_late: false,
     };

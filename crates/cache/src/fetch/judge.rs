@@ -131,6 +131,7 @@ pub(crate) fn judge(core: &Core, request: &Request, answer: &AnswerHead, bans: u
             judged.response.meta.bans = bans;
             judged.response.tags = tags.unwrap_or_default();
             judged.response.tag_words = tag_words(core, head);
+            judged.response.fetched_ms = fetched_ms(&judged.response.meta, answer);
             judged.response.may_be_late = at_once().is_some();
             if freshness.omits_fields && judged.storing.is_some() {
                 let omit = omitted(core, request.site, &[]);
@@ -320,6 +321,12 @@ pub(crate) fn storable(
     }
 }
 
+/// Returns the time at which the request of a momentary answer was sent, in milliseconds since 1970; 0 for
+/// other answers.
+pub(crate) fn fetched_ms(meta: &StoredMeta, answer: &AnswerHead) -> u64 {
+    if meta.is_momentary() { answer.requested_ms } else { 0 }
+}
+
 /// Returns the text of an answer's tags, if there are peers that may need it.
 pub(crate) fn tag_words(core: &Core, head: &ResponseHead<'_, '_>) -> Vec<u8> {
     if core.origins.peers.is_none() {
@@ -374,6 +381,7 @@ pub(crate) fn as_get(
     response.meta.bans = bans;
     response.tags = tags.unwrap_or_default();
     response.tag_words = tag_words(core, head);
+    response.fetched_ms = fetched_ms(&response.meta, answer);
     let fits = is_plain && is_said && !is_for_one && response.meta.fits();
     fits.then(|| (response, kept_until_s(core, &freshness, times)))
 }
@@ -443,6 +451,7 @@ fn with_freshness(
         standing,
         tags: Vec::new(),
         tag_words: Vec::new(),
+        fetched_ms: 0,
         variant: None,
         may_be_late: false,
     }
@@ -476,6 +485,7 @@ pub(crate) fn stored_response(
         standing: ResponseRole::Stored,
         tags: Vec::new(),
         tag_words: Vec::new(),
+        fetched_ms: 0,
         variant: None,
         may_be_late: false,
     }

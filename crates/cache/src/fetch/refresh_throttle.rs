@@ -37,6 +37,11 @@ impl RefreshThrottle {
         self.until_ms.set(hash, now_ms + self.for_ms);
     }
 
+    /// Records an event for an object, for `for_ms` milliseconds.
+    pub(crate) fn note_for(&self, hash: Hash, now_ms: u64, for_ms: u64) {
+        self.until_ms.set(hash, now_ms + for_ms);
+    }
+
     /// Removes the event of an object.
     pub(crate) fn forget(&self, hash: Hash) {
         self.until_ms.set(hash, 0);

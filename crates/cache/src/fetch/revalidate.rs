@@ -236,7 +236,6 @@ fn store(
     }
     // Tags are not stored with the head: these are the answer's, if it has any.
     let words = judge::tag_words(core, head);
-    let extra = tags.map_or_else(|| known.extra.clone(), |tags| tags::extra(&tags, &words));
     let omit = judge::omitted(core, request.site, &facts.directives.omit);
     let received = ReceivedHead { head, dates: facts.dates, times, length: known.meta.body_bytes };
     let kept = judge::stored_response(core, received, &omit, &freshness);
@@ -252,6 +251,9 @@ fn store(
     if !meta.fits() {
         return false;
     }
+    // A momentary answer whose tags are those of before would not be known to be current.
+    let fetched_ms = Some(judge::fetched_ms(&meta, answer)).filter(|ms| *ms > 0);
+    let extra = tags.map_or_else(|| known.extra.clone(), |tags| tags::extra(&tags, &words, fetched_ms));
     let expires_s = judge::kept_until_s(core, &freshness, times);
     let spec = facts.vary.as_ref().map(Vary::spec).unwrap_or_default();
     let primary = request.primary();

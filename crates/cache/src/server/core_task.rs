@@ -159,6 +159,11 @@ fn receive(core: &Core, message: Message) {
             // The requester may be gone; the purge stays in effect.
             let _ = done.send(());
         }
+        Message::Changed { tags, at_ms, is_deletion } => {
+            if !core.purges.invalidations.momentary.note(&tags, at_ms, is_deletion) {
+                core.count(Counter::MomentaryTableFull);
+            }
+        }
         Message::Bans(done) => {
             // The receiver may be gone.
             let _ = done.send(core.purges.invalidations.bans_seen());

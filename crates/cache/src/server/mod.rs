@@ -376,16 +376,20 @@ impl Server {
         purged
     }
 
-    /// Drops the object stored under exactly this URL; objects under another scheme or port are kept.
+    /// Notes that the content under these tags has changed just now, or all content if there are none. This
+    /// concerns only answers that are fresh for a second at most: a changed one is shown for less than a second
+    /// more while one fetch renews it, and not shown again if content was deleted. Nothing is written to the
+    /// disk. Blocks while a core's ring is full.
     ///
     /// # Errors
-    /// [`PurgeError`]: see [`purge`](Self::purge).
-    pub fn drop_url(&self, url: &str) -> Result<PurgeResult, PurgeError> {
-        let mut key = Vec::new();
-        if !key::of_url(url, &self.active_config().sites.table, &mut key) {
-            return Err(PurgeError::NotAUrl(url.to_owned()));
-        }
-        self.drop_forms(vec![key])
+    /// [`PurgeError::NoAnswer`] if the server is stopping, or a core's ring stayed full.
+    pub fn note_changes(&self, tags: &[String], is_deletion: bool) -> Result<(), PurgeError> {
+        let at_ms = clock::unix_ms();
+        let tags: Arc<[u64]> = tags.iter().map(|tag| self.store.hash(tag.as_bytes()).word()).collect();
+        (0..self.service.loops()).try_for_each(|index| {
+            let message = Message::Changed { tags: Arc::clone(&tags), at_ms, is_deletion };
+            self.outside.give(index, message).map_err(|CoreBusy| PurgeError::NoAnswer)
+        })
     }
 
     fn drop_forms(&self, forms: Vec<Vec<u8>>) -> Result<PurgeResult, PurgeError> {

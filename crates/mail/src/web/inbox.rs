@@ -13,7 +13,7 @@ use serde::Deserialize;
 use crate::web::{
     board::{Board, ListPage, ROW_BYTES, Row, name_of, path_of},
     serve::{
-        answer::{self, inbox_tag, public},
+        answer::{self, public_list},
         app::{App, Site},
         client::Client,
         fault::Fault,
@@ -63,6 +63,7 @@ pub(super) async fn page<M: Mailboxes>(
     if uri.path() != path_of(&address) && scope_differs(uri.path(), &address) {
         return Ok(Redirect::to(&path_of(&address)).into_response());
     }
+    app.note_handed_out(&scope);
     let listed = ListPage::load(&app, client, &scope, skip).await?;
     let board = listed.board(&app, None);
     let rows_bytes = board.rows.len() * ROW_BYTES;
@@ -78,7 +79,7 @@ pub(super) async fn page<M: Mailboxes>(
     };
     let response = answer::long_page(&template, rows_bytes)?;
     Ok(match &scope {
-        Scope::Inbox(inbox) => public(response, &[inbox_tag(inbox)]),
+        Scope::Inbox(inbox) => public_list(response, inbox),
         _ => response,
     })
 }

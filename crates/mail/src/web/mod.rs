@@ -59,8 +59,9 @@ use crate::{
 pub use crate::{
     search::index::IndexLocation,
     web::serve::{
-        answer::{inbox_tag, mail_tag},
+        answer::{inbox_tag, list_tag, mail_tag},
         config::Config,
+        handed_out::HandedOutPages,
         token::{Token, TokenTooShort},
     },
 };

@@ -32,10 +32,10 @@ pub(crate) trait Purger: Send + Sync + 'static {
     /// cores that own the keys have answered.
     fn purge(&self, url: &str) -> Result<PurgeResult, PurgeError>;
 
-    /// Drops the object stored under exactly this URL, and nothing under another scheme or port. Blocks until
-    /// its core has answered.
-    fn drop_url(&self, url: &str) -> Result<PurgeResult, PurgeError> {
-        self.purge(url)
+    /// Notes that the content under these tags has changed just now, or all content if there are none
+    /// ([`cache::Server::note_changes`]).
+    fn note_changes(&self, _tags: &[String], _is_deletion: bool) -> Result<(), PurgeError> {
+        Ok(())
     }
 
     /// Purges by tags, by a ban, or everything, softly if `is_soft`. Blocks until every core has applied the

@@ -178,8 +178,9 @@ impl Purger for Accelerator {
         self.running.ask(|server| server.purge(url)).unwrap_or(Err(PurgeError::NoAnswer))
     }
 
-    fn drop_url(&self, url: &str) -> Result<PurgeResult, PurgeError> {
-        self.running.ask(|server| server.drop_url(url)).unwrap_or(Err(PurgeError::NoAnswer))
+    fn note_changes(&self, tags: &[String], is_deletion: bool) -> Result<(), PurgeError> {
+        let noted = self.running.ask(|server| server.note_changes(tags, is_deletion));
+        noted.unwrap_or(Err(PurgeError::NoAnswer))
     }
 
     fn invalidate(&self, what: &Invalidate, is_soft: bool) -> Result<(), PurgeError> {

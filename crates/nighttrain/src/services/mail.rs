@@ -26,7 +26,7 @@ use mail::{
     Addresses, CertificateSource, Mailstore, Server,
     config::Store,
     mailboxes::Mailboxes,
-    web::{self, IndexLocation, Web},
+    web::{self, HandedOutPages, IndexLocation, Web},
 };
 
 use crate::{
@@ -83,6 +83,7 @@ pub(crate) struct MailService {
     mailstore: Mailstore,
     addresses: Addresses,
     pages: SocketAddr,
+    handed_out: Arc<HandedOutPages>,
     /// Certificates for clients that connect over TLS.
     shown: Option<CertificateSource>,
     has_pages_under_tls: bool,
@@ -128,6 +129,7 @@ impl MailService {
             running: ServerHandle::new(server),
             web: ColdMutex::default(),
             pages,
+            handed_out: Arc::default(),
             shown,
             has_pages_under_tls: settings.mail.has_pages_under_tls(),
             all_mail: settings.mail.all_mail(),
@@ -154,6 +156,7 @@ impl MailService {
             .web(self.addresses.smtp, self.shown.clone(), self.index.clone())
             .map_err(|fault| Failure::Configuration(vec![fault]))?;
         config.proxies.extend(in_front.map(Network::from));
+        config.handed_out = Arc::clone(&self.handed_out);
         let web = web::serve(http, mailboxes, config).map_err(failed("cannot serve the pages"))?;
         let counters = web.counters();
         *self.web.lock() = Some(web);
@@ -168,6 +171,11 @@ impl MailService {
     /// Returns the addresses on which mail is received.
     pub(crate) fn addresses(&self) -> Addresses {
         self.addresses
+    }
+
+    /// Returns the inboxes whose pages caches may hold.
+    pub(crate) fn handed_out(&self) -> Arc<HandedOutPages> {
+        Arc::clone(&self.handed_out)
     }
 
     /// Returns the address of the pages.

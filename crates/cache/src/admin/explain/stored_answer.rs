@@ -68,6 +68,10 @@ impl Walk<'_> {
             now_s,
         ) {
             Verdict::Valid => self.say("purges", "valid", "no purge since it was stored matches", ""),
+            Verdict::Outdated => {
+                let text = "its content changed a moment ago: shown while it is renewed";
+                self.say("purges", "changed", text, "")
+            }
             Verdict::Soft(_) => {
                 let since = arithmetic::date(meta.fresh_until_s());
                 self.say("purges", "soft", format!("soft-purged: stale since {since} at the latest"), "")

@@ -33,6 +33,7 @@ use crate::{
         freshness::{Dates, current_age_s},
         may_share,
     },
+    purging::momentary::LIFETIME_S_MAX,
 };
 
 const BITS_24: u64 = (1 << 24) - 1;
@@ -393,6 +394,12 @@ impl StoredMeta {
         } else {
             Some(object.body_bytes())
         }
+    }
+
+    /// Returns whether momentary purges apply to the response: it is used for only a few seconds.
+    #[inline]
+    pub fn is_momentary(&self) -> bool {
+        self.lifetime_s <= LIFETIME_S_MAX && self.stale_while_revalidate_s <= LIFETIME_S_MAX
     }
 
     /// Returns whether the record is a response, and not a `Vary` record or a note.

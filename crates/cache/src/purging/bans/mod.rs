@@ -50,6 +50,8 @@ const NUMBER_US: i64 = 10_000;
 pub(crate) enum Verdict {
     /// Not purged.
     Valid,
+    /// Its content has changed a moment ago: may be shown while it is renewed.
+    Outdated,
     /// Stale since the purge with this number.
     Soft(u64),
     /// Purged: counts as a miss.

@@ -16,39 +16,39 @@
 //! A purge costs the same however many answers it affects: it touches none of them, and each lookup checks its
 //! own answer. *Memory:* each core has all of it in plain memory of its own, updated by messages
 //! ([`spread`](crate::purging::spread)); nothing here locks, and a hit allocates nothing. *Bound:*
-//! [`TAGS_MAX`]; a full table is emptied, and everything with tags then counts as purged. *Why the numbers
+//! [`TAGS_MAX`](table::TAGS_MAX); a full table is emptied, and everything with tags then counts as purged. *Why the numbers
 //! are right:* a number is given out after the origin's change and before any core knows it. A fetch that
 //! begins with that number begins after the change, so its answer is newer than the change, in whatever order
 //! the cores receive two purges.
 
 use std::{
     cell::{Cell, RefCell},
-    collections::{BTreeMap, HashMap},
-    hash::BuildHasherDefault,
+    collections::BTreeMap,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
 };
 
-use engine::store::{Hash, Object, Sweep};
+use engine::{
+    cores::clock,
+    store::{Hash, Object, Sweep},
+};
 use wire::http1::head::Headers;
 
+pub(crate) use self::table::{Overflow, TABLE_BYTES_MAX, Table};
 pub(crate) use crate::purging::bans::Verdict;
 use crate::{
-    core::{direct_mapped_table::DirectMappedTable, identity_hasher::IdentityHasher},
+    core::direct_mapped_table::DirectMappedTable,
     head::response_head::{Flags, StoredMeta},
-    purging::bans::{Ban, BanSeen, Bans, Subject},
+    purging::{
+        bans::{Ban, BanSeen, Bans, Subject},
+        momentary::{Currency, MomentaryPurges},
+    },
     request::key,
     tags,
 };
 
-/// Slots of a table's map, of which seven eighths can be used before it grows.
-const PLACES: usize = 1 << 18;
-/// Maximum number of tags and addresses in a table.
-pub(crate) const TAGS_MAX: usize = PLACES / 8 * 7;
-/// Maximum size of a table in bytes: 6.5 MB. A slot has one byte besides its entry, and the map a few more.
-pub(crate) const TABLE_BYTES_MAX: u64 = (PLACES * (size_of::<(u64, Marks)>() + 1) + 64) as u64;
 /// Number of answers for which a core remembers the result of the purge check.
 const FOUND: usize = 1024;
 /// Largest number: 40 bits are stored.
@@ -103,190 +103,6 @@ pub(crate) struct Invalidation {
     pub(crate) is_soft: bool,
 }
 
-/// Latest numbers of a hard and of a soft purge; 0 for none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct Marks {
-    hard: u64,
-    soft: u64,
-}
-
-impl Marks {
-    fn mark(&mut self, number: u64, is_soft: bool) {
-        let mark = if is_soft { &mut self.soft } else { &mut self.hard };
-        *mark = number.max(*mark);
-    }
-}
-
-/// Purges that were widened to make room for a new one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Overflow {
-    /// The table of tags was emptied, and everything with tags counts as purged.
-    pub(crate) is_emptied: bool,
-    /// Number of bans that became purges of everything up to their number.
-    pub(crate) bans: usize,
-}
-
-/// All purges, in the form that a lookup needs.
-#[derive(Debug, Clone)]
-pub(crate) struct Table {
-    marks: HashMap<u64, Marks, BuildHasherDefault<IdentityHasher>>,
-    marks_max: usize,
-    all: Marks,
-    /// Number of the latest purge of everything with tags.
-    tagged_hard: u64,
-    /// Answers with numbers below this one must be revalidated before they are used.
-    doubted: u64,
-    /// Latest numbers of purges by address.
-    address: Marks,
-    youngest: u64,
-    bans: Bans,
-}
-
-impl Default for Table {
-    fn default() -> Self {
-        Self::new(TAGS_MAX)
-    }
-}
-
-impl Table {
-    fn new(marks_max: usize) -> Self {
-        Self {
-            marks: HashMap::default(),
-            marks_max,
-            all: Marks::default(),
-            tagged_hard: 0,
-            doubted: 0,
-            address: Marks::default(),
-            youngest: 0,
-            bans: Bans::default(),
-        }
-    }
-
-    /// Returns the greatest number that was given out.
-    pub(crate) fn youngest(&self) -> u64 {
-        self.youngest
-    }
-
-    /// Returns purges that rebuild this table.
-    pub(crate) fn purges(&self) -> impl Iterator<Item = Invalidation> {
-        let floors = [
-            (What::All, self.all.hard, false),
-            (What::All, self.all.soft, true),
-            (What::Tagged, self.tagged_hard, false),
-            (What::Doubted, self.doubted, true),
-            // Makes the next number greater than all that were given out.
-            (What::Tags([].into()), self.youngest, false),
-        ];
-        // The kind of a hash, tag or address, matters only when the table is full. A hash may be an address's
-        // if an address was purged in the same way at that number or later.
-        let what = |hash, number, addresses| {
-            if number <= addresses { What::Address(hash) } else { What::Tags([hash].into()) }
-        };
-        let marks = self.marks.iter().flat_map(move |(hash, Marks { hard, soft })| {
-            let by_hard = (what(*hash, *hard, self.address.hard), *hard, false);
-            [by_hard, (what(*hash, *soft, self.address.soft), *soft, true)]
-        });
-        let bans =
-            self.bans.iter().map(|(number, is_soft, ban)| (What::Ban(Arc::clone(ban)), number, is_soft));
-        let all = floors.into_iter().chain(marks).filter(|(_, number, _)| *number > 0).chain(bans);
-        all.map(|(what, number, is_soft)| Invalidation { number, what, is_soft })
-    }
-
-    /// Returns the number of tags and addresses in the table.
-    pub(crate) fn held(&self) -> usize {
-        self.marks.len()
-    }
-
-    /// Returns the active bans.
-    pub(crate) fn bans(&self) -> &Bans {
-        &self.bans
-    }
-
-    /// Applies a purge, and returns what had to be widened for it.
-    pub(crate) fn apply(&mut self, invalidation: &Invalidation) -> Overflow {
-        let mut overflow = Overflow::default();
-        let Invalidation { number, what, is_soft } = invalidation;
-        self.youngest = self.youngest.max(*number);
-        match what {
-            What::All => self.mark_all(*number, *is_soft),
-            What::Tagged => self.tagged_hard = self.tagged_hard.max(*number),
-            What::Doubted => self.doubted = self.doubted.max(*number),
-            What::Address(hash) => {
-                self.address.mark(*number, *is_soft);
-                overflow.is_emptied = self.mark(*hash, invalidation);
-            }
-            What::Tags(tags) => {
-                for tag in tags {
-                    overflow.is_emptied |= self.mark(*tag, invalidation);
-                }
-            }
-            What::Ban(ban) => {
-                for (number, is_soft) in self.bans.enter(*number, *is_soft, ban) {
-                    overflow.bans += 1;
-                    self.mark_all(number, is_soft);
-                }
-            }
-        }
-        overflow
-    }
-
-    fn mark_all(&mut self, number: u64, is_soft: bool) {
-        self.all.mark(number, is_soft);
-        self.bans.forget_until(self.all.hard, self.all.soft);
-    }
-
-    fn mark(&mut self, hash: u64, invalidation: &Invalidation) -> bool {
-        let is_full = self.marks.len() >= self.marks_max && !self.marks.contains_key(&hash);
-        if is_full {
-            self.empty();
-        }
-        if self.marks.is_empty() {
-            // The full size is allocated at once: growing later would move all entries while clients wait.
-            self.marks.reserve(self.marks_max);
-        }
-        self.marks.entry(hash).or_default().mark(invalidation.number, invalidation.is_soft);
-        is_full
-    }
-
-    /// Forgets which tags were purged, and counts all objects with tags as purged instead.
-    fn empty(&mut self) {
-        self.marks.clear();
-        self.tagged_hard = self.youngest;
-        // Objects without tags may have been purged by their address.
-        let Marks { hard, soft } = std::mem::take(&mut self.address);
-        self.mark_all(hard, false);
-        self.mark_all(soft, true);
-    }
-
-    /// Returns the hashes by which an answer's address may have been purged: that of its own key, and that of
-    /// its host and path under any scheme and port.
-    fn addresses(&self, since: u64, address: Hash, key: impl FnOnce() -> Hash) -> [u64; 2] {
-        let are_any = self.address.hard.max(self.address.soft) > since;
-        [address.word(), if are_any { key().word() } else { address.word() }]
-    }
-
-    /// Returns the effect of the purges after `since` on an answer.
-    fn verdict(&self, since: u64, addresses: [u64; 2], tags: impl ExactSizeIterator<Item = u64>) -> Verdict {
-        if since >= self.youngest {
-            return Verdict::Valid;
-        }
-        let mut soft = self.all.soft.max(self.doubted);
-        if self.all.hard > since || (self.tagged_hard > since && tags.len() > 0) {
-            return Verdict::Hard;
-        }
-        if !self.marks.is_empty() {
-            for hash in addresses.into_iter().chain(tags) {
-                let Some(marks) = self.marks.get(&hash) else { continue };
-                if marks.hard > since {
-                    return Verdict::Hard;
-                }
-                soft = soft.max(marks.soft);
-            }
-        }
-        if soft > since { Verdict::Soft(soft) } else { Verdict::Valid }
-    }
-}
-
 /// Remembered result of the purge check for an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct PurgeState {
@@ -309,6 +125,8 @@ pub(crate) struct KeyHashes {
 
 /// A core's knowledge of purges.
 pub(crate) struct Invalidations {
+    /// Changes of answers that live for only a few seconds.
+    pub(crate) momentary: MomentaryPurges,
     table: RefCell<Table>,
     /// Copy of the table's `youngest`, outside the `RefCell` because every hit reads it.
     youngest: Cell<u64>,
@@ -338,6 +156,7 @@ impl Invalidations {
             purges: Cell::new(u64::from(table.youngest > 0)),
             doubted: Cell::new(table.doubted),
             bans: Cell::new((table.bans.youngest(), table.bans.youngest_of_askers())),
+            momentary: MomentaryPurges::default(),
             table: RefCell::new(table),
             found: DirectMappedTable::new(FOUND),
             scratch: RefCell::default(),
@@ -384,10 +203,44 @@ impl Invalidations {
         asker: Option<&Headers<'_, '_>>,
         now_s: u64,
     ) -> Verdict {
-        if meta.bans == self.youngest.get() || meta.flags.has(Flags::VARY_SPEC) {
+        if meta.flags.has(Flags::VARY_SPEC) {
             return Verdict::Valid;
         }
-        self.judge_older(object, meta, hashes, asker, now_s)
+        let is_momentary = self.momentary.are_any() && meta.is_momentary();
+        let verdict = if meta.bans == self.youngest.get() {
+            Verdict::Valid
+        } else {
+            self.judge_older(object, meta, hashes, asker, now_s)
+        };
+        if is_momentary { self.judge_momentary(object, meta, verdict, now_s) } else { verdict }
+    }
+
+    /// Judges a momentary answer, after purges by number had this effect.
+    #[inline(never)]
+    fn judge_momentary(
+        &self,
+        object: &Object<'_>,
+        meta: &mut StoredMeta,
+        verdict: Verdict,
+        now_s: u64,
+    ) -> Verdict {
+        let (Ok(tags), Ok(fetched_ms)) = (tags::stored(object.extra()), tags::fetched_ms(object.extra()))
+        else {
+            return Verdict::Hard;
+        };
+        let Some(fetched_ms) = fetched_ms else { return verdict };
+        match self.momentary.judge(tags, fetched_ms, clock::unix_ms()) {
+            Currency::Current => verdict,
+            Currency::Gone => Verdict::Hard,
+            // The time for which the answer may be shown is counted in milliseconds, by the change.
+            Currency::Outdated => {
+                let used_s = meta.lifetime_s + meta.stale_while_revalidate_s;
+                let age_s = u32::try_from(meta.age_s(now_s)).unwrap_or(u32::MAX);
+                meta.lifetime_s = meta.lifetime_s.min(age_s);
+                meta.stale_while_revalidate_s = used_s - meta.lifetime_s;
+                verdict.max(Verdict::Outdated)
+            }
+        }
     }
 
     /// Judges, as [`judge`](Self::judge) does, an answer whose fetch began before the last purge.
@@ -424,7 +277,7 @@ impl Invalidations {
                 Verdict::Valid
             };
             let soft = match verdict.max(banned) {
-                Verdict::Valid => 0,
+                Verdict::Valid | Verdict::Outdated => 0,
                 Verdict::Soft(number) => number,
                 Verdict::Hard => return Verdict::Hard,
             };
@@ -434,7 +287,7 @@ impl Invalidations {
         // Evaluated at each lookup, because each client may differ.
         if self.bans.get().1 > meta.bans && asker.is_some() {
             match self.banned(object, meta, asker) {
-                Verdict::Valid => {}
+                Verdict::Valid | Verdict::Outdated => {}
                 Verdict::Soft(number) => soft = soft.max(number),
                 Verdict::Hard => return Verdict::Hard,
             }
@@ -483,7 +336,18 @@ impl Invalidations {
     }
 
     /// Returns whether no purge since an answer's fetch began was about the answer.
-    pub(crate) fn are_about_others(&self, address: Hash, tags: &[u64], subject: &Subject<'_>) -> bool {
+    pub(crate) fn are_about_others(
+        &self,
+        address: Hash,
+        tags: &[u64],
+        fetched_ms: u64,
+        subject: &Subject<'_>,
+    ) -> bool {
+        if fetched_ms > 0
+            && self.momentary.judge(tags.iter().copied(), fetched_ms, clock::unix_ms()) == Currency::Gone
+        {
+            return false;
+        }
         let (table, since) = (self.table.borrow(), subject.meta.bans);
         let addresses = table.addresses(since, address, || key::place(subject.key));
         let verdict = table.verdict(since, addresses, tags.iter().copied());
@@ -586,6 +450,7 @@ fn end_lifetime(meta: &mut StoredMeta, number: u64, now_s: u64) {
     meta.lifetime_s = meta.lifetime_s.min(lifetime_s);
 }
 
+mod table;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

@@ -1,7 +1,8 @@
 use allocations::Allocations;
+use engine::store::{BodyLength, NewObject, StoreConfig, open_anon};
 use proptest::prelude::*;
 
-use super::*;
+use super::{table::TAGS_MAX, *};
 use crate::head::response_head::BLANK;
 
 /// The slow twin of the table: a list of all purges.
@@ -163,4 +164,45 @@ fn a_table_takes_no_more_than_is_said() {
     assert!(!emptied && table.held() == TAGS_MAX);
     // A single map that never grew.
     assert!(counts.allocations == 1 && counts.allocated_bytes <= TABLE_BYTES_MAX, "{counts}");
+}
+
+/// A changed answer that is fresh for a second is shown while it is renewed, within the time for which it
+/// would have been shown anyway; answers that live longer are not affected.
+#[test]
+fn changes_outdate_only_momentary_answers() {
+    let config = StoreConfig { cores: 1, ..StoreConfig::default() };
+    let (store, mut shards) = open_anon(&config).expect("a store");
+    let invalidations = Invalidations::new(Table::default());
+    let fetched_ms = clock::unix_ms();
+    let born_s = fetched_ms / 1000;
+    let hashes = |key: &[u8]| KeyHashes { own: store.hash(key), address: store.hash(key) };
+    for (key, fetched_ms) in [(b"/list", Some(fetched_ms)), (b"/page", None)] {
+        let meta = StoredMeta { born_s, status: 200, lifetime_s: 1, stale_while_revalidate_s: 1, ..BLANK };
+        let new = NewObject {
+            hash: store.hash(key),
+            key,
+            head: b"",
+            extra: &tags::extra(&[7], b"", fetched_ms),
+            meta: meta.pack(),
+            body: BodyLength::Exact(0),
+            expires_s: u32::MAX,
+            now_s: 1,
+        };
+        shards[0].insert(new, &[], &[]).expect("room");
+    }
+    let judge = |key: &[u8]| {
+        let object = shards[0].peek(store.hash(key), key).expect("stored");
+        let mut meta = StoredMeta::unpack(&object.meta()).expect("ours");
+        let verdict = invalidations.judge(&object, &mut meta, hashes(key), None, born_s);
+        (verdict, meta.lifetime_s, meta.stale_while_revalidate_s)
+    };
+    assert_eq!(judge(b"/list"), (Verdict::Valid, 1, 1));
+    invalidations.momentary.note(&[8], fetched_ms + 3_600_000, false);
+    assert_eq!(judge(b"/list"), (Verdict::Valid, 1, 1), "another list");
+    // A change in the future, so that the time for which the answer is shown does not end during the test.
+    invalidations.momentary.note(&[7], fetched_ms + 3_600_000, false);
+    assert_eq!(judge(b"/list"), (Verdict::Outdated, 0, 2));
+    assert_eq!(judge(b"/page"), (Verdict::Valid, 1, 1), "not known to be changed");
+    invalidations.momentary.note(&[7], fetched_ms, true);
+    assert_eq!(judge(b"/list").0, Verdict::Hard);
 }

@@ -152,7 +152,7 @@ pub(crate) fn answer<'a>(
         purged::Verdict::Soft(_) if trust == Trust::Validated => {
             return missed(key, keyed, must_fetch, Fwd::Stale);
         }
-        purged::Verdict::Soft(_) | purged::Verdict::Valid => {}
+        purged::Verdict::Soft(_) | purged::Verdict::Outdated | purged::Verdict::Valid => {}
     }
     let used = match usable(core, &object, &meta, &facts, keyed, trust, now_s) {
         Ok(used) => used,

@@ -9,6 +9,7 @@ use crate::{
     fetch::revalidate,
     head::response_head::{CacheStatus, Fwd, StoredMeta},
     policy::{self, NotReused, RequestFacts, Reuse},
+    purging::momentary,
     request::lookup_key::LookupKey,
     states::state::Trust,
 };
@@ -69,7 +70,7 @@ pub(super) fn usable(
     }
     match policy::judge_reuse(meta.stored(now_s), &facts.directives) {
         Reuse::Fresh { ttl_s } => Ok(ObjectUse::fresh(ttl_s)),
-        reuse => stale(core, reuse, keyed, trust),
+        reuse => stale(core, reuse, keyed, trust, meta.is_momentary()),
     }
 }
 
@@ -80,6 +81,7 @@ pub(super) fn stale(
     reuse: Reuse,
     keyed: LookupKey,
     trust: Trust,
+    is_momentary: bool,
 ) -> Result<ObjectUse, (bool, Fwd)> {
     let now_ms = clock::monotonic_ms();
     match (reuse, trust) {
@@ -92,7 +94,12 @@ pub(super) fn stale(
             if !is_asked {
                 // Noted now, not when the fetch begins: a pipeline may request the object many times until
                 // then.
-                core.fetches.refreshed_lately.note(keyed.hash, now_ms);
+                if is_momentary {
+                    // The content may change again while it is fetched.
+                    core.fetches.refreshed_lately.note_for(keyed.hash, now_ms, momentary::RENEW_EVERY_MS);
+                } else {
+                    core.fetches.refreshed_lately.note(keyed.hash, now_ms);
+                }
             }
             Ok(ObjectUse::stale(stale_s, "stale-while-revalidate", !is_asked))
         }

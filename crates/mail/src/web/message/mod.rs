@@ -247,6 +247,7 @@ async fn shown<M: Mailboxes>(
     scope: &Scope,
     PageRequest { id, initiator, kind, look }: PageRequest<'_>,
 ) -> Result<Response, Fault> {
+    app.note_handed_out(scope);
     let mail = fetch(app, client, scope, id).await?;
     let (id, inbox) = (mail.summary.id, mail.summary.inbox.clone());
     let tags = [mail_tag(id), inbox_tag(&inbox)];
@@ -551,6 +552,7 @@ pub(super) async fn frame<M: Mailboxes>(
     PathParams((_, id)): PathParams<(String, String)>,
     Query(look): Query<ViewParams>,
 ) -> Result<Response, Fault> {
+    app.note_handed_out(&scope);
     let mail = fetch(&app, client, &scope, &id).await?;
     let tags = [mail_tag(mail.summary.id), inbox_tag(&mail.summary.inbox)];
     let seen = look.seen();

@@ -22,10 +22,16 @@ use crate::web::serve::{
     unread_body,
 };
 
-/// Cache tag of an inbox's pages, which are purged when a mail arrives there or is deleted.
+/// Cache tag of all pages of an inbox.
 #[must_use]
 pub fn inbox_tag(inbox: &Inbox) -> String {
     format!("inbox:{}", super::scope::segment(&inbox.to_string()))
+}
+
+/// Cache tag of an inbox's list of mails, which changes when a mail arrives.
+#[must_use]
+pub fn list_tag(inbox: &Inbox) -> String {
+    format!("list:{}", super::scope::segment(&inbox.to_string()))
 }
 
 /// Cache tag of a mail's pages, which are purged when the mail is deleted.
@@ -36,6 +42,9 @@ pub fn mail_tag(id: MailId) -> String {
 
 /// Header with cache tags, as our accelerator and many CDNs read it.
 const SURROGATE_KEY: HeaderName = HeaderName::from_static("surrogate-key");
+
+/// Cache-Control for shared caches (RFC 9213).
+const CDN_CACHE_CONTROL: HeaderName = HeaderName::from_static("cdn-cache-control");
 
 #[derive(Template)]
 #[template(path = "error.html")]
@@ -184,7 +193,16 @@ pub(crate) fn long_json(value: &impl Serialize, bytes: usize) -> Result<Response
 pub(crate) fn public(mut response: Response, tags: &[String]) -> Response {
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public, max-age=0, s-maxage=1"));
+    headers.insert(CDN_CACHE_CONTROL, HeaderValue::from_static("max-age=1, stale-while-revalidate=0"));
     tag(headers, tags);
+    response
+}
+
+/// Does the same as [`public`] for a list of mails: shared caches may also show it while they renew it.
+pub(crate) fn public_list(response: Response, inbox: &Inbox) -> Response {
+    let mut response = public(response, &[list_tag(inbox), inbox_tag(inbox)]);
+    let shown = HeaderValue::from_static("max-age=1, stale-while-revalidate=1");
+    response.headers_mut().insert(CDN_CACHE_CONTROL, shown);
     response
 }
 

@@ -15,7 +15,7 @@ use engine::{
 };
 use tokio::sync::{Semaphore, watch};
 
-use crate::mailbox::mailboxes::Mailboxes;
+use crate::mailbox::mailboxes::{Mailboxes, Scope};
 use crate::{
     background::LowPriorityPool,
     search::index::Index,
@@ -105,6 +105,13 @@ impl<M: Mailboxes> App<M> {
         stopping: watch::Receiver<bool>,
     ) -> Self {
         Self::counted(mailboxes, config, address, stopping, None, Arc::new(Counters::new()))
+    }
+
+    /// Notes that a page of this scope will be handed out which caches may hold.
+    pub(crate) fn note_handed_out(&self, scope: &Scope) {
+        if let Scope::Inbox(inbox) = scope {
+            self.config.handed_out.note(inbox);
+        }
     }
 
     /// Creates the state with a search index and counters.

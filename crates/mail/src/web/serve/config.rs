@@ -4,7 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use engine::{network::Network, share::ClientBudget, tls::CertificateSource};
 
-use crate::{search::index::IndexLocation, web::serve::token::Token};
+use crate::{
+    search::index::IndexLocation,
+    web::serve::{handed_out::HandedOutPages, token::Token},
+};
 
 /// Maximum number of mails rendered at the same time outside of the web's own thread.
 pub(crate) const RENDER_THREADS_MAX: usize = 4;
@@ -33,6 +36,8 @@ pub struct Config {
     pub domain: String,
     /// Address of the SMTP server as shown to people (`127.0.0.1:1025`).
     pub smtp: Option<String>,
+    /// Inboxes whose pages caches may hold, for who announces changes to a cache.
+    pub handed_out: Arc<HandedOutPages>,
     /// Time for which mail is kept, as shown to people.
     pub kept: Duration,
     /// Token that gives access to more than one inbox at a time. Without a token only this machine has
@@ -76,6 +81,7 @@ impl Default for Config {
             name: "Nighttrain mail".to_owned(),
             domain: "localhost".to_owned(),
             smtp: None,
+            handed_out: Arc::default(),
             kept: Duration::from_secs(24 * 60 * 60),
             token: None,
             warning: WARNING.to_owned(),

@@ -11,6 +11,7 @@ pub(crate) mod config;
 pub(crate) mod connections;
 pub(crate) mod counters;
 pub(crate) mod fault;
+pub(crate) mod handed_out;
 pub(crate) mod job_queue;
 pub(crate) mod jobs;
 pub(crate) mod params;

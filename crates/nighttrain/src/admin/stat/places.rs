@@ -223,6 +223,7 @@ pub(super) const PLACES: &[(&str, &str, &str)] = &[
     ("cache_decodings_refused", "limits", "decodings"),
     ("cache_purges_refused", "limits", "purges"),
     ("cache_tag_table_emptied", "limits", "tags_purged"),
+    ("cache_momentary_table_full", "limits", "momentary_table_full"),
     ("cache_bans_overflowed", "limits", "bans"),
     ("cache_tags_too_many", "limits", "tags_of_an_answer"),
     ("cache_variants_too_many", "limits", "variants_of_an_address"),

@@ -1,15 +1,15 @@
-//! Publishes mail's events on the feed, and purges changed pages from the accelerator's store.
+//! Publishes mail's events on the feed, and tells the accelerator which pages have changed.
 //!
 //! ```text
 //!  crate mail ──broadcast──▶ announce ──in this process──▶ crate feed ──MSG──▶ nighttrain feed sub 'mail.>'
-//!       │                 └▶ purge: inboxes whose page has changed ──▶ accelerator
+//!       │                 └▶ changes: inboxes whose pages it may hold ──▶ accelerator
 //!       └──broadcast──▶ live pages, waits
 //! ```
 //! Nothing flows back: messages from the feed's clients reach neither pages nor store. *Thread:* one,
 //! "announce", with a runtime of its own. *Bounds:* events wait in mail's ring; a receiver that lags loses
-//! the oldest, learns of it, and publishes that fact (`mail.missed`). Inboxes to purge wait in a set of
-//! [`PURGES_MAX`]; if a purge does not fit or was lost, the page becomes stale by itself, because it is fresh
-//! for only one second. *Waiting:* no server waits for this thread, whatever the feed's clients do.
+//! the oldest, learns of it, and publishes that fact (`mail.missed`). Tags of changed pages wait in a set of
+//! [`CHANGES_MAX`]; if one does not fit or an event was lost, all pages of inboxes count as changed.
+//! *Waiting:* no server waits for this thread, whatever the feed's clients do.
 
 use std::{
     collections::HashSet,
@@ -23,7 +23,10 @@ use std::{
 
 use engine::meter::{Family, Point, Source, Unit, Value};
 use feed::Publisher;
-use mail::mailboxes::{Event, Inbox};
+use mail::{
+    mailboxes::Event,
+    web::{self, HandedOutPages},
+};
 use tokio::{
     sync::broadcast::{
         Receiver,
@@ -34,11 +37,13 @@ use tokio::{
 
 use super::subject::announcement;
 use crate::admin::Purger;
+use cache::PurgeError;
 
-/// Maximum number of inboxes that wait for a purge.
-const PURGES_MAX: usize = 4096;
-/// Interval over which purges are collected: all arrivals in an inbox during this time cause one purge.
-const PURGE_EVERY: Duration = Duration::from_millis(50);
+/// Maximum number of changed inboxes that wait.
+const CHANGES_MAX: usize = 1024;
+/// Interval over which changes are collected. A reader sees a mail within a second of its 250; what the
+/// accelerator allows leaves room for two such intervals.
+const CHANGES_EVERY: Duration = Duration::from_millis(50);
 /// Pause before retrying a batch that the feed did not accept.
 const RETRY: Duration = Duration::from_millis(5);
 /// Maximum number of events that are published together.
@@ -49,15 +54,12 @@ pub(crate) struct Announcer {
     counts: Arc<Counts>,
 }
 
-/// Function that returns every URL under which the accelerator stores an inbox's first page.
-pub(crate) type InboxUrls = Box<dyn Fn(&Inbox) -> Vec<String> + Send + Sync>;
-
 #[derive(Debug, Default)]
 struct Counts {
     announced: AtomicU64,
     lost: AtomicU64,
-    purged: AtomicU64,
-    purges_dropped: AtomicU64,
+    changes: AtomicU64,
+    changes_lost: AtomicU64,
     retries: AtomicU64,
 }
 
@@ -72,10 +74,14 @@ impl Source for Counts {
             ),
             (
                 "announce_purges",
-                "Pages dropped from the accelerator's store because of an event",
-                &self.purged,
+                "Inboxes whose pages the accelerator was told to renew or drop because of an event",
+                &self.changes,
             ),
-            ("announce_purges_dropped", "Purges dropped; the pages expire by age", &self.purges_dropped),
+            (
+                "announce_purges_dropped",
+                "Times that changes were lost, so that the accelerator was told to drop the pages of all inboxes",
+                &self.changes_lost,
+            ),
             ("announce_retries", "Times that publishing to the feed was retried", &self.retries),
         ] {
             let point = Point { labels: Vec::new(), value: Value::Counter(count.load(Relaxed)) };
@@ -93,18 +99,18 @@ impl Announcer {
         publisher: Publisher,
         events: impl Fn() -> Receiver<Event>,
         accelerator: Arc<dyn Purger>,
-        urls: InboxUrls,
+        handed_out: Arc<HandedOutPages>,
     ) -> io::Result<Self> {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(1).build()?;
         let counts = Arc::new(Counts::default());
         let counting = Arc::clone(&counts);
-        let (to_announce, to_purge) = (events(), events());
+        let (to_announce, to_tell) = (events(), events());
         std::thread::Builder::new().name("announce".to_owned()).spawn(move || {
             runtime.block_on(async {
                 tokio::join!(
                     announce(to_announce, publisher, &counting),
-                    purge(to_purge, accelerator, &urls, &counting)
+                    tell_changes(to_tell, accelerator, &handed_out, &counting)
                 );
             });
         })?;
@@ -161,40 +167,86 @@ async fn send(publisher: &mut Publisher, counts: &Counts) {
     }
 }
 
-/// Purges the pages of changed inboxes until the mail service has ended.
-async fn purge(mut events: Receiver<Event>, accelerator: Arc<dyn Purger>, urls: &InboxUrls, counts: &Counts) {
-    let mut every = interval(PURGE_EVERY);
+/// Changed pages of which the accelerator is to be told.
+#[derive(Debug, Default)]
+struct Changes {
+    /// Tags of lists in which mail has arrived.
+    arrived: HashSet<String>,
+    /// Tags of inboxes from which mail was deleted.
+    deleted: HashSet<String>,
+    /// True if changes are unknown.
+    is_lost: bool,
+}
+
+impl Changes {
+    fn is_empty(&self) -> bool {
+        self.arrived.is_empty() && self.deleted.is_empty() && !self.is_lost
+    }
+
+    fn put(&mut self, tag: String, is_deletion: bool) {
+        let tags = if is_deletion { &mut self.deleted } else { &mut self.arrived };
+        if tags.len() < CHANGES_MAX {
+            tags.insert(tag);
+        } else {
+            self.is_lost |= !tags.contains(&tag);
+        }
+    }
+
+    /// Tells the accelerator; returns the number of inboxes. Blocks.
+    fn tell(self, accelerator: &dyn Purger) -> Result<u64, PurgeError> {
+        if self.is_lost {
+            // Nothing that may hold a deleted mail is shown again.
+            return accelerator.note_changes(&[], true).map(|()| 0);
+        }
+        let mut told = 0;
+        for (tags, is_deletion) in [(self.arrived, false), (self.deleted, true)] {
+            let tags: Vec<String> = tags.into_iter().collect();
+            if !tags.is_empty() {
+                accelerator.note_changes(&tags, is_deletion)?;
+                told += tags.len() as u64;
+            }
+        }
+        Ok(told)
+    }
+}
+
+/// Tells the accelerator which pages have changed, until the mail service has ended.
+async fn tell_changes(
+    mut events: Receiver<Event>,
+    accelerator: Arc<dyn Purger>,
+    handed_out: &HandedOutPages,
+    counts: &Counts,
+) {
+    let mut every = interval(CHANGES_EVERY);
     every.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut gathered = HashSet::new();
+    let mut changes = Changes::default();
     loop {
         let received = tokio::select! {
             received = events.recv() => received,
-            _ = every.tick(), if !gathered.is_empty() => {
-                let all: Vec<String> = gathered.drain().flat_map(|inbox: Inbox| urls(&inbox)).collect();
-                let accelerator = Arc::clone(&accelerator);
-                // A purge waits for the core that owns the page, so it must not run on this runtime's thread.
-                let purged = tokio::task::spawn_blocking(move || {
-                    all.iter().filter(|url| matches!(accelerator.drop_url(url), Ok(cache::PurgeResult::Dropped(_)))).count()
-                });
-                counts.purged.fetch_add(purged.await.unwrap_or(0) as u64, Relaxed);
+            _ = every.tick(), if !changes.is_empty() => {
+                let (told, accelerator) = (std::mem::take(&mut changes), Arc::clone(&accelerator));
+                // A core's ring may be full, so it must not be told on this runtime's thread.
+                let told = tokio::task::spawn_blocking(move || told.tell(&*accelerator));
+                match told.await {
+                    Ok(Ok(told)) => _ = counts.changes.fetch_add(told, Relaxed),
+                    // Told again, and more widely.
+                    _ => changes.is_lost = true,
+                }
+                counts.changes_lost.fetch_add(u64::from(changes.is_lost), Relaxed);
                 continue;
             }
         };
-        let inbox = match received {
-            Ok(Event::Arrived(summary)) => summary.inbox.clone(),
-            Ok(Event::Deleted { inbox, .. }) => inbox,
+        match received {
+            Ok(Event::Arrived(summary)) if handed_out.may_be_cached(&summary.inbox) => {
+                changes.put(web::list_tag(&summary.inbox), false);
+            }
+            Ok(Event::Deleted { inbox, .. }) if handed_out.may_be_cached(&inbox) => {
+                changes.put(web::inbox_tag(&inbox), true);
+            }
             // Pages that list the mail of all inboxes are not stored.
-            Ok(Event::Over { .. }) => continue,
-            Ok(Event::Missed) | Err(RecvError::Lagged(_)) => {
-                counts.purges_dropped.fetch_add(1, Relaxed);
-                continue;
-            }
+            Ok(Event::Arrived(_) | Event::Deleted { .. } | Event::Over { .. }) => {}
+            Ok(Event::Missed) | Err(RecvError::Lagged(_)) => changes.is_lost = true,
             Err(RecvError::Closed) => return,
-        };
-        if gathered.len() < PURGES_MAX || gathered.contains(&inbox) {
-            gathered.insert(inbox);
-        } else {
-            counts.purges_dropped.fetch_add(1, Relaxed);
         }
     }
 }

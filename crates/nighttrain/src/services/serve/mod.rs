@@ -22,12 +22,9 @@ use feed::{
     Config,
     identity::{Entry, ReservedSubjects},
 };
-use mail::{
-    mailboxes::{Inbox, Mailboxes},
-    web,
-};
+use mail::mailboxes::Mailboxes;
 
-use self::announce::{Announcer, InboxUrls};
+use self::announce::Announcer;
 use crate::{
     admin::Purger,
     cli::ServeTask,
@@ -85,7 +82,7 @@ fn start(settings: &Settings, journal: Option<&Arc<Journal>>, demo: bool) -> Res
         publisher,
         || mailstore.events(),
         Arc::clone(&accelerator) as Arc<dyn Purger>,
-        urls(accelerator.addresses(), &settings.mail.config.default_domain),
+        post.handed_out(),
     )
     .map_err(failed("cannot announce mail on the feed"))?;
     // The accelerator connects to the pages from the same address, which belongs to this machine.
@@ -151,23 +148,6 @@ fn keep_for_mail(config: &mut Config, token_is_asked_for: bool) {
     config.authorization.reserved = ReservedSubjects { publish: all(), subscribe };
 }
 
-/// Returns the URLs of an inbox's first page under each name by which visitors reach this accelerator. Under
-/// any other name the page may be up to a second old.
-fn urls(addresses: &[SocketAddr], domain: &str) -> InboxUrls {
-    let mut hosts = Vec::new();
-    for address in addresses {
-        let address = reachable(*address);
-        hosts.push(address.to_string());
-        hosts.push(format!("localhost:{}", address.port()));
-        hosts.push(domain.to_owned());
-    }
-    Box::new(move |inbox: &Inbox| {
-        let tag = web::inbox_tag(inbox);
-        let segment = tag.strip_prefix("inbox:").unwrap_or(&tag);
-        hosts.iter().map(|host| format!("http://{host}/inbox/{segment}")).collect()
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -195,17 +175,5 @@ mod tests {
         assert!(reserved("192.0.2.1:4222", None, false));
         assert!(reserved("127.0.0.1:4222", Some(("0.0.0.0:8081", &[])), false));
         assert!(reserved("127.0.0.1:4222", Some(("127.0.0.1:8081", &["*"])), false));
-    }
-
-    #[test]
-    fn purge_urls_cover_each_served_host() {
-        let urls = urls(&[SocketAddr::from(([0, 0, 0, 0], 8080))], "example.org");
-        let inbox = Inbox { local: "a b".into(), domain: "example.org".into() };
-        let all = urls(&inbox);
-        assert_eq!(all.len(), 3);
-        assert!(all[0].starts_with("http://127.0.0.1:8080/inbox/%22a%20b%22@"), "{}", all[0]);
-        assert!(
-            all[1].starts_with("http://localhost:8080/inbox/") && all[2].starts_with("http://example.org/")
-        );
     }
 }
