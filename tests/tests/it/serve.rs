@@ -181,6 +181,30 @@ fn lists_are_renewed_under_any_name() {
     assert_eq!(all.counted("cache_tags_purged"), 0.0);
 }
 
+/// A mail that a user deletes on a page is hidden at once, and deleted later; the accelerator does not show it
+/// again either.
+#[test]
+fn a_mail_deleted_on_a_page_is_hidden() {
+    let all = Everything::start(&[]);
+    send(all.smtp, "to be deleted");
+    let list = "/inbox/alice@example.org";
+    eventually("the mail is on its page", || all.page(list).contains("to be deleted"));
+    let form = "what=delete-all";
+    let mut stream = TcpStream::connect(all.cache).expect("it listens");
+    let (host, bytes) = (all.cache, form.len());
+    write!(
+        stream,
+        "POST {list}/change HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Length: {bytes}\r\n\
+         Content-Type: application/x-www-form-urlencoded\r\n\r\n{form}"
+    )
+    .expect("it reads");
+    let mut text = String::new();
+    stream.read_to_string(&mut text).expect("it answers");
+    assert!(text.starts_with("HTTP/1.1 303"), "{text}");
+    eventually("it is hidden", || !all.page(list).contains("to be deleted"));
+    eventually("the accelerator was told", || all.counted("announce_purges_total") >= 1.0);
+}
+
 /// The pages see one peer address, the accelerator's; the mail's `Received` names the visitor's address,
 /// which the accelerator passes on.
 #[test]

@@ -324,7 +324,14 @@ pub(crate) fn storable(
 /// Returns the time at which the request of a momentary answer was sent, in milliseconds since 1970; 0 for
 /// other answers.
 pub(crate) fn fetched_ms(meta: &StoredMeta, answer: &AnswerHead) -> u64 {
-    if meta.is_momentary() { answer.requested_ms } else { 0 }
+    if !meta.is_momentary() {
+        0
+    } else if answer.peer.is_some() || meta.arrived_age_s > 0 {
+        // Another cache fetched it earlier; ages are rounded down.
+        meta.born_s.saturating_sub(1) * 1000
+    } else {
+        answer.requested_ms
+    }
 }
 
 /// Returns the text of an answer's tags, if there are peers that may need it.

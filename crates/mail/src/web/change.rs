@@ -123,6 +123,9 @@ pub(super) async fn change<M: Mailboxes>(
         }
         _ => return Err(Fault::Bad("the form names no action".to_owned())),
     }
+    if let Scope::Inbox(inbox) = &scope {
+        app.config.handed_out.announce_change(inbox);
+    }
     let asks_for_json = headers
         .get(header::ACCEPT)
         .is_some_and(|accept| accept.to_str().is_ok_and(|accept| accept.contains("application/json")));

@@ -9,6 +9,7 @@ use std::{
 };
 
 use engine::cores::clock;
+use tokio::sync::broadcast::{self, Receiver, Sender};
 
 use crate::mailbox::mailboxes::Inbox;
 
@@ -17,13 +18,17 @@ const PLACES: usize = 1 << 14;
 /// Milliseconds for which a page counts as handed out: the time in which it can be sent, stored and used.
 const FOR_MS: u64 = 15_000;
 
-/// Inboxes whose pages were handed out a moment ago.
+/// Number of changes that wait for who announces them; if there are more, it learns that it has lost some.
+const CHANGES_MAX: usize = 256;
+
+/// Inboxes whose pages were handed out a moment ago, and changes of them that are no events of the store.
 #[derive(Debug)]
 pub struct HandedOutPages {
     /// Random seed, so that a client cannot choose an inbox that shares another's place.
     seed: RandomState,
     /// Time in milliseconds of the monotonic clock until which caches may hold pages of the inboxes.
     until_ms: Box<[AtomicU64]>,
+    changes: Sender<Inbox>,
 }
 
 impl Default for HandedOutPages {
@@ -31,6 +36,7 @@ impl Default for HandedOutPages {
         Self {
             seed: RandomState::new(),
             until_ms: std::iter::repeat_with(AtomicU64::default).take(PLACES).collect(),
+            changes: broadcast::channel(CHANGES_MAX).0,
         }
     }
 }
@@ -46,6 +52,19 @@ impl HandedOutPages {
     #[must_use]
     pub fn may_be_cached(&self, inbox: &Inbox) -> bool {
         self.of(inbox).load(Relaxed) > clock::monotonic_ms()
+    }
+
+    /// Announces that a user has changed an inbox on its page: has hidden a mail that is deleted later, or has
+    /// marked one.
+    pub(crate) fn announce_change(&self, inbox: &Inbox) {
+        // Nobody may listen.
+        let _ = self.changes.send(inbox.clone());
+    }
+
+    /// Returns a receiver of the changes from now on.
+    #[must_use]
+    pub fn changes(&self) -> Receiver<Inbox> {
+        self.changes.subscribe()
     }
 
     fn of(&self, inbox: &Inbox) -> &AtomicU64 {

@@ -220,9 +220,19 @@ async fn tell_changes(
     let mut every = interval(CHANGES_EVERY);
     every.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut changes = Changes::default();
+    let mut by_users = handed_out.changes();
     loop {
         let received = tokio::select! {
             received = events.recv() => received,
+            changed = by_users.recv() => {
+                match changed {
+                    Ok(inbox) => changes.put(web::inbox_tag(&inbox), true),
+                    Err(RecvError::Lagged(_)) => changes.is_lost = true,
+                    // The sender is in `handed_out`.
+                    Err(RecvError::Closed) => {}
+                }
+                continue;
+            }
             _ = every.tick(), if !changes.is_empty() => {
                 let (told, accelerator) = (std::mem::take(&mut changes), Arc::clone(&accelerator));
                 // A core's ring may be full, so it must not be told on this runtime's thread.
