@@ -165,7 +165,10 @@ fn say(
 fn converse(loops: usize, pieces: usize) {
     let server = start(loops, |_| {});
     for &(name, opening, bytes, expected, closes) in ROWS {
-        let mut client = Client::silent(&server);
+        // For a moment after a client has left, another loop may still know its subscriptions, and there is a
+        // responder.
+        let fresh = name.starts_with("norespond").then(|| start(loops, |_| {}));
+        let mut client = Client::silent(fresh.as_ref().unwrap_or(&server));
         let (got, closed) = say(&mut client, opening, bytes, expected, closes, pieces);
         assert_eq!(
             (String::from_utf8_lossy(&got), closed),
