@@ -189,7 +189,7 @@ fn a_mail_deleted_on_a_page_is_hidden() {
     send(all.smtp, "to be deleted");
     let list = "/inbox/alice@example.org";
     eventually("the mail is on its page", || all.page(list).contains("to be deleted"));
-    let form = "what=delete-all";
+    let form = "do=delete-all";
     let mut stream = TcpStream::connect(all.cache).expect("it listens");
     let (host, bytes) = (all.cache, form.len());
     write!(
