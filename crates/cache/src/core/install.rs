@@ -82,6 +82,9 @@ impl Core {
             peers,
         } = beginning;
         let config = &in_force.config;
+        let invalidations = Invalidations::new(purged);
+        // Momentary changes were not kept: answers from before this start may lack some.
+        let _ = invalidations.momentary.note(&[], clock::unix_ms(), true);
         let parts_max = file.as_ref().map_or(0, |file| file.parts_max);
         let own = Own {
             index,
@@ -91,7 +94,7 @@ impl Core {
             storage: Storage::new(store.reader(index), store, shard, file),
             fetches: Fetches::new(coders),
             origins: Origins::new(Pool::new(&config.limits, count_http2), peers),
-            purges: Purges { invalidations: Invalidations::new(purged), purge_log: book, cluster: among },
+            purges: Purges { invalidations, purge_log: book, cluster: among },
             clients: Clients::new(balance, terms),
             budgets: Budgets {
                 accounts: request_tasks::accounts(&config.limits, client_memory, parts_max),

@@ -166,6 +166,7 @@ pub(crate) fn judge(core: &Core, request: &Request, answer: &AnswerHead, bans: u
                 let mut response = with_freshness(core, received, standing, &freshness);
                 response.meta.bans = bans;
                 response.tags = tags.unwrap_or_default();
+                response.fetched_ms = fetched_ms(&response.meta, answer);
                 response.may_be_late = true;
                 response.variant =
                     facts.vary.as_ref().ok().map(Vary::spec).filter(|spec| !spec.is_empty()).map(|spec| {
@@ -326,7 +327,7 @@ pub(crate) fn storable(
 pub(crate) fn fetched_ms(meta: &StoredMeta, answer: &AnswerHead) -> u64 {
     if !meta.is_momentary() {
         0
-    } else if answer.peer.is_some() || meta.arrived_age_s > 0 {
+    } else if answer.peer.is_some() || answer.head.head().headers("age").next().is_some() {
         // Another cache fetched it earlier; ages are rounded down.
         meta.born_s.saturating_sub(1) * 1000
     } else {

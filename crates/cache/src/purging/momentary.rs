@@ -15,8 +15,9 @@
 //!
 //! *Memory:* a table on each core, of at most [`TAGS_MAX`] tags, which forgets a change after [`KEPT_MS`]; if
 //! it is full, all momentary answers count as changed. It is apart from the table of purges by tag, which it
-//! never fills, and nothing of it is written to the disk. *Clock:* UNIX milliseconds, because answers survive
-//! a restart; while the clock is set back, a change can be missed for the few seconds that an answer lives.
+//! never fills, and nothing of it is written to the disk: after a start all answers of before count as
+//! changed. *Clock:* UNIX milliseconds, because answers survive a restart; if it is set back, everything counts
+//! as changed at the next change.
 
 use std::{
     cell::{Cell, RefCell},
@@ -111,6 +112,9 @@ pub(crate) struct MomentaryPurges {
     changes: RefCell<HashMap<u64, Changes, BuildHasherDefault<IdentityHasher>>>,
     /// Copy of whether `changes` has none, which every hit of a short-lived answer reads.
     are_any: Cell<bool>,
+    /// Time of the last search for changes to forget.
+    searched_ms: Cell<u64>,
+    /// Time of the newest change that was forgotten.
     forgotten_ms: Cell<u64>,
 }
 
@@ -125,12 +129,26 @@ impl MomentaryPurges {
     /// the table was full, and everything counts as changed.
     pub(crate) fn note(&self, tags: &[u64], at_ms: u64, is_deletion: bool) -> bool {
         let mut changes = self.changes.borrow_mut();
-        if at_ms >= self.forgotten_ms.get() + FORGET_EVERY_MS {
-            changes.retain(|_, changes| changes.newest_ms() + KEPT_MS > at_ms);
-            self.forgotten_ms.set(at_ms);
-        }
         self.are_any.set(true);
-        let has_room = changes.len() + tags.len() <= TAGS_MAX;
+        if at_ms < self.searched_ms.get() {
+            // The clock was set back: times of before cannot be compared.
+            changes.clear();
+            self.forgotten_ms.set(0);
+            self.searched_ms.set(at_ms);
+            changes.entry(EVERYTHING).or_default().note(at_ms, true);
+        } else if at_ms >= self.searched_ms.get() + FORGET_EVERY_MS {
+            changes.retain(|_, changes| {
+                let newest_ms = changes.newest_ms();
+                let is_kept = newest_ms + KEPT_MS > at_ms;
+                if !is_kept {
+                    self.forgotten_ms.set(self.forgotten_ms.get().max(newest_ms));
+                }
+                is_kept
+            });
+            self.searched_ms.set(at_ms);
+        }
+        let unknown = tags.iter().filter(|tag| !changes.contains_key(tag)).count();
+        let has_room = changes.len() + unknown <= TAGS_MAX;
         let noted = if has_room && !tags.is_empty() { tags } else { &[EVERYTHING] };
         for tag in noted {
             changes.entry(*tag).or_default().note(at_ms, is_deletion);
@@ -140,6 +158,11 @@ impl MomentaryPurges {
 
     /// Returns the effect of the changes on an answer with these tags whose request was sent at `fetched_ms`.
     pub(crate) fn judge(&self, tags: impl Iterator<Item = u64>, fetched_ms: u64, now_ms: u64) -> Currency {
+        // An answer from the future is of a clock that was set back since; one that is older than a forgotten
+        // change may lack it.
+        if fetched_ms > now_ms || fetched_ms <= self.forgotten_ms.get() {
+            return Currency::Gone;
+        }
         let changes = self.changes.borrow();
         let mut oldest_ms = u64::MAX;
         for tag in tags.chain([EVERYTHING]) {
@@ -188,15 +211,27 @@ mod tests {
     }
 
     #[test]
+    fn a_clock_that_is_set_back_changes_everything() {
+        let purges = MomentaryPurges::default();
+        assert!(purges.note(&[7], 100_000, true));
+        assert_eq!(judge(&purges, 8, 100_001, 90_000), Currency::Gone, "it came before the step");
+        assert!(purges.note(&[9], 90_000, false));
+        assert_eq!(judge(&purges, 8, 90_000, 90_000), Currency::Gone);
+        assert_eq!(judge(&purges, 7, 90_001, 90_001), Currency::Current);
+    }
+
+    #[test]
     fn a_full_table_counts_everything_as_changed() {
         let purges = MomentaryPurges::default();
         let tags: Vec<u64> = (1..=TAGS_MAX as u64).collect();
         assert!(purges.note(&tags, 10_000, false));
         assert!(!purges.note(&[u64::MAX], 10_001, false));
         assert_eq!(judge(&purges, u64::MAX - 1, 10_000, 10_002), Currency::Outdated);
-        // Later it has room again.
+        // Later it has room again, and answers older than what was forgotten are not shown.
         assert!(purges.note(&[u64::MAX], 10_001 + KEPT_MS, false));
         assert_eq!(purges.changes.borrow().len(), 1);
+        assert_eq!(judge(&purges, 4, 10_000, 10_100), Currency::Gone);
+        assert_eq!(judge(&purges, 4, 10_002, 10_100), Currency::Current);
         assert!(purges.note(&[], 20_000, true));
         assert_eq!(judge(&purges, 5, 19_999, 20_001), Currency::Gone);
     }

@@ -11,8 +11,8 @@ use super::{
 const SIFT_A_STEP: usize = 4;
 
 impl Shard {
-    /// Unlinks the objects that are due at `now_s`, examining at most `limit` entries of the queue and records
-    /// without an entry, and returns how many objects were unlinked. If [`Shard::next_expiry_s`] is later than
+    /// Unlinks the objects that are due at `now_s`, examining at most `limit` entries of the queue and as many
+    /// records without an entry, and returns how many objects were unlinked. If [`Shard::next_expiry_s`] is later than
     /// `now_s` afterwards, all due objects were unlinked.
     pub fn expire(&mut self, now_s: u32, limit: usize) -> usize {
         self.space.tell(now_s);
@@ -20,13 +20,18 @@ impl Shard {
         self.tell_file(now_s);
         let mut expired = 0;
         for _ in 0..limit {
-            if self.unqueued.next_s() <= now_s
-                && let Some(walk) = self.unqueued.walk_due(&self.space, now_s)
-            {
+            let walk = (self.unqueued.next_s() <= now_s)
+                .then(|| self.unqueued.walk_due(&self.space, now_s))
+                .flatten();
+            if let Some(walk) = walk {
                 expired += usize::from(self.walk_on(walk, now_s));
-                continue;
             }
-            let Some(due) = self.expiry.pop_due(now_s) else { break };
+            let Some(due) = self.expiry.pop_due(now_s) else {
+                if walk.is_some() {
+                    continue;
+                }
+                break;
+            };
             for (slot, at) in self.index.find_due(self.shared(), due.prefix, due.expires_s) {
                 self.expire_at(slot, at);
                 expired += 1;

@@ -83,9 +83,10 @@ impl Shard {
     /// Returns the slot, marked as one that [`enter`](Self::enter) is to enter now: in the expiry queue or in
     /// the notes of its segment.
     pub(super) fn marked(&self, slot: Slot) -> Slot {
-        let log = self.space.log(self.local.store.geometry.segment_of(slot.location()));
+        let segment = self.local.store.geometry.segment_of(slot.location());
+        let (log, open_s) = (self.space.log(segment), self.space.age_s(segment));
         let lifetime_s = slot.expires_s().saturating_sub(self.space.now_s());
-        let unqueued = slot.expires_s() != u32::MAX && self.unqueued.outlives_stay(log, lifetime_s);
+        let unqueued = slot.expires_s() != u32::MAX && self.unqueued.outlives_stay(log, open_s, lifetime_s);
         slot.with_unqueued(unqueued).with_sifting(self.expiry.sifting())
     }
 

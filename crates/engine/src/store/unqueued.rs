@@ -61,9 +61,10 @@ impl UnqueuedObjects {
     }
 
     /// Returns whether an object of this lifetime will most likely be evicted before it expires: its lifetime
-    /// is longer by half than the time that objects stay in the log.
-    pub(super) fn outlives_stay(&self, log: Log, lifetime_s: u32) -> bool {
-        let stays_s = self.stays_s[log as usize];
+    /// is longer by half than the time that objects stay in the log. `open_s` is the age of the log's open
+    /// segment: a log that has become slow shows in it first.
+    pub(super) fn outlives_stay(&self, log: Log, open_s: u32, lifetime_s: u32) -> bool {
+        let stays_s = self.stays_s[log as usize].max(open_s);
         lifetime_s > stays_s.saturating_add(stays_s / 2).saturating_add(1)
     }
 

@@ -82,6 +82,9 @@ pub(super) async fn change<M: Mailboxes>(
         "undo" => {
             let name = wish.batch.parse().map_err(|_| Fault::NoSuchMail)?;
             count = app.leaving.bring_back(name, &scope).ok_or(Fault::NoSuchMail)?;
+            if let Scope::Inbox(inbox) = &scope {
+                app.config.handed_out.announce_change(inbox, false);
+            }
         }
         "delete-all" => {
             let mut listed = app.mailboxes.list(&scope, 0, LEAVING_MAX + 1).await?;
@@ -91,17 +94,20 @@ pub(super) async fn change<M: Mailboxes>(
                 listed.retain(|summary| !app.leaving.has(&scope, summary.id));
                 count = listed.len();
                 batch = app.delete_with_undo(client, &scope, &listed).await?;
+                app.announce_changes(&listed, true);
             }
         }
         "delete" => {
             let mails = visible_mails(&app, &scope, &wish.ids).await?;
             count = mails.len();
             batch = app.delete_with_undo(client, &scope, &mails).await?;
+            app.announce_changes(&mails, true);
         }
         "read" | "unread" => {
             let mails = visible_mails(&app, &scope, &wish.ids).await?;
             count = mails.len();
             app.set_read(client, &mails, wish.what == "read").await?;
+            app.announce_changes(&mails, false);
         }
         "tag" | "untag" => {
             let mails = visible_mails(&app, &scope, &wish.ids).await?;
@@ -118,13 +124,11 @@ pub(super) async fn change<M: Mailboxes>(
                 }
                 let names = app.marks.names(&names)?;
                 app.set_tags(client, std::slice::from_ref(&mail), &names).await?;
+                app.announce_changes(std::slice::from_ref(&mail), false);
                 tags = app.marks.tags(mail.id);
             }
         }
         _ => return Err(Fault::Bad("the form names no action".to_owned())),
-    }
-    if let Scope::Inbox(inbox) = &scope {
-        app.config.handed_out.announce_change(inbox);
     }
     let asks_for_json = headers
         .get(header::ACCEPT)

@@ -61,7 +61,7 @@ pub use crate::{
     web::serve::{
         answer::{inbox_tag, list_tag, mail_tag},
         config::Config,
-        handed_out::HandedOutPages,
+        handed_out::{HandedOutPages, PageChange},
         token::{Token, TokenTooShort},
     },
 };

@@ -193,7 +193,10 @@ pub(crate) fn long_json(value: &impl Serialize, bytes: usize) -> Result<Response
 pub(crate) fn public(mut response: Response, tags: &[String]) -> Response {
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public, max-age=0, s-maxage=1"));
-    headers.insert(CDN_CACHE_CONTROL, HeaderValue::from_static("max-age=1, stale-while-revalidate=0"));
+    headers.insert(
+        CDN_CACHE_CONTROL,
+        HeaderValue::from_static("max-age=1, stale-while-revalidate=0, stale-if-error=0"),
+    );
     tag(headers, tags);
     response
 }
@@ -201,7 +204,7 @@ pub(crate) fn public(mut response: Response, tags: &[String]) -> Response {
 /// Does the same as [`public`] for a list of mails: shared caches may also show it while they renew it.
 pub(crate) fn public_list(response: Response, inbox: &Inbox) -> Response {
     let mut response = public(response, &[list_tag(inbox), inbox_tag(inbox)]);
-    let shown = HeaderValue::from_static("max-age=1, stale-while-revalidate=1");
+    let shown = HeaderValue::from_static("max-age=1, stale-while-revalidate=1, stale-if-error=0");
     response.headers_mut().insert(CDN_CACHE_CONTROL, shown);
     response
 }

@@ -15,7 +15,7 @@ use engine::{
 };
 use tokio::sync::{Semaphore, watch};
 
-use crate::mailbox::mailboxes::{Mailboxes, Scope};
+use crate::mailbox::mailboxes::{Inbox, Mailboxes, Scope, Summary};
 use crate::{
     background::LowPriorityPool,
     search::index::Index,
@@ -112,6 +112,14 @@ impl<M: Mailboxes> App<M> {
         if let Scope::Inbox(inbox) = scope {
             self.config.handed_out.note(inbox);
         }
+    }
+
+    /// Announces that a user has changed these mails on a page.
+    pub(crate) fn announce_changes(&self, mails: &[Arc<Summary>], are_deletions: bool) {
+        let mut inboxes: Vec<&Inbox> = mails.iter().map(|mail| &mail.inbox).collect();
+        inboxes.sort_unstable();
+        inboxes.dedup();
+        inboxes.into_iter().for_each(|inbox| self.config.handed_out.announce_change(inbox, are_deletions));
     }
 
     /// Creates the state with a search index and counters.

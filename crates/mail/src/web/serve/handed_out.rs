@@ -21,6 +21,15 @@ const FOR_MS: u64 = 15_000;
 /// Number of changes that wait for who announces them; if there are more, it learns that it has lost some.
 const CHANGES_MAX: usize = 256;
 
+/// A change of an inbox on its page.
+#[derive(Debug, Clone)]
+pub struct PageChange {
+    /// The inbox.
+    pub inbox: Inbox,
+    /// True if mails were hidden, which will be deleted.
+    pub is_deletion: bool,
+}
+
 /// Inboxes whose pages were handed out a moment ago, and changes of them that are no events of the store.
 #[derive(Debug)]
 pub struct HandedOutPages {
@@ -28,7 +37,7 @@ pub struct HandedOutPages {
     seed: RandomState,
     /// Time in milliseconds of the monotonic clock until which caches may hold pages of the inboxes.
     until_ms: Box<[AtomicU64]>,
-    changes: Sender<Inbox>,
+    changes: Sender<PageChange>,
 }
 
 impl Default for HandedOutPages {
@@ -54,16 +63,18 @@ impl HandedOutPages {
         self.of(inbox).load(Relaxed) > clock::monotonic_ms()
     }
 
-    /// Announces that a user has changed an inbox on its page: has hidden a mail that is deleted later, or has
-    /// marked one.
-    pub(crate) fn announce_change(&self, inbox: &Inbox) {
-        // Nobody may listen.
-        let _ = self.changes.send(inbox.clone());
+    /// Announces that a user has changed an inbox on a page: has hidden mails that are deleted later, or has
+    /// marked some.
+    pub(crate) fn announce_change(&self, inbox: &Inbox, is_deletion: bool) {
+        if self.may_be_cached(inbox) {
+            // Nobody may listen.
+            let _ = self.changes.send(PageChange { inbox: inbox.clone(), is_deletion });
+        }
     }
 
     /// Returns a receiver of the changes from now on.
     #[must_use]
-    pub fn changes(&self) -> Receiver<Inbox> {
+    pub fn changes(&self) -> Receiver<PageChange> {
         self.changes.subscribe()
     }
 

@@ -145,14 +145,14 @@ fn an_inbox_lists_mail_with_a_public_notice() {
     );
     let answer = site.get("/inbox/ann@night.test");
     assert_eq!(answer.header("cache-control"), "public, max-age=0, s-maxage=1");
-    assert_eq!(answer.header("cdn-cache-control"), "max-age=1, stale-while-revalidate=1");
+    assert_eq!(answer.header("cdn-cache-control"), "max-age=1, stale-while-revalidate=1, stale-if-error=0");
     assert_eq!(answer.header("surrogate-key"), "list:ann@night.test inbox:ann@night.test");
     let inbox = Inbox::of("ann", "night.test").unwrap();
     assert_eq!(answer.header("surrogate-key"), format!("{} {}", list_tag(&inbox), inbox_tag(&inbox)));
     assert!(answer.header("content-security-policy").contains("script-src 'self'"));
     let mail = site.get(&format!("/inbox/ann@night.test/{id}"));
     assert_eq!(mail.header("surrogate-key"), format!("mail:{id} inbox:ann@night.test"));
-    assert_eq!(mail.header("cdn-cache-control"), "max-age=1, stale-while-revalidate=0");
+    assert_eq!(mail.header("cdn-cache-control"), "max-age=1, stale-while-revalidate=0, stale-if-error=0");
 }
 
 use crate::mailbox::mailboxes::Inbox;

@@ -25,7 +25,7 @@ use engine::meter::{Family, Point, Source, Unit, Value};
 use feed::Publisher;
 use mail::{
     mailboxes::Event,
-    web::{self, HandedOutPages},
+    web::{self, HandedOutPages, PageChange},
 };
 use tokio::{
     sync::broadcast::{
@@ -226,7 +226,8 @@ async fn tell_changes(
             received = events.recv() => received,
             changed = by_users.recv() => {
                 match changed {
-                    Ok(inbox) => changes.put(web::inbox_tag(&inbox), true),
+                    Ok(PageChange { inbox, is_deletion: true }) => changes.put(web::inbox_tag(&inbox), true),
+                    Ok(PageChange { inbox, is_deletion: false }) => changes.put(web::list_tag(&inbox), false),
                     Err(RecvError::Lagged(_)) => changes.is_lost = true,
                     // The sender is in `handed_out`.
                     Err(RecvError::Closed) => {}
@@ -234,6 +235,7 @@ async fn tell_changes(
                 continue;
             }
             _ = every.tick(), if !changes.is_empty() => {
+                counts.changes_lost.fetch_add(u64::from(changes.is_lost), Relaxed);
                 let (told, accelerator) = (std::mem::take(&mut changes), Arc::clone(&accelerator));
                 // A core's ring may be full, so it must not be told on this runtime's thread.
                 let told = tokio::task::spawn_blocking(move || told.tell(&*accelerator));
@@ -242,7 +244,6 @@ async fn tell_changes(
                     // Told again, and more widely.
                     _ => changes.is_lost = true,
                 }
-                counts.changes_lost.fetch_add(u64::from(changes.is_lost), Relaxed);
                 continue;
             }
         };
