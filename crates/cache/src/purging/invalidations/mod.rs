@@ -344,6 +344,7 @@ impl Invalidations {
         subject: &Subject<'_>,
     ) -> bool {
         if fetched_ms > 0
+            && !tags.is_empty()
             && self.momentary.judge(tags.iter().copied(), fetched_ms, clock::unix_ms()) == Currency::Gone
         {
             return false;

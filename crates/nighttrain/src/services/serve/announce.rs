@@ -79,7 +79,7 @@ impl Source for Counts {
             ),
             (
                 "announce_purges_dropped",
-                "Times that changes were lost, so that the accelerator was told to drop the pages of all inboxes",
+                "Times that changes were lost, so that the accelerator was told to renew the pages of all inboxes",
                 &self.changes_lost,
             ),
             ("announce_retries", "Times that publishing to the feed was retried", &self.retries),
@@ -195,8 +195,8 @@ impl Changes {
     /// Tells the accelerator; returns the number of inboxes. Blocks.
     fn tell(self, accelerator: &dyn Purger) -> Result<u64, PurgeError> {
         if self.is_lost {
-            // Nothing that may hold a deleted mail is shown again.
-            return accelerator.note_changes(&[], true).map(|()| 0);
+            // Events are lost in a flood. If all lists were dropped then, the flood would reach their readers.
+            return accelerator.note_changes(&[], false).map(|()| 0);
         }
         let mut told = 0;
         for (tags, is_deletion) in [(self.arrived, false), (self.deleted, true)] {
