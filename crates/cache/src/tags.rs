@@ -83,10 +83,10 @@ pub(crate) fn text<'h>(headers: impl Iterator<Item = (&'h [u8], &'h [u8])>, fiel
 }
 
 /// Encodes the extra bytes of an object with these tags, with their text and the time at which its request
-/// was sent, if given; empty without tags.
+/// was sent, if given.
 pub(crate) fn extra(tags: &[u64], words: &[u8], fetched_ms: Option<u64>) -> Vec<u8> {
     let mut extra = section(tags);
-    if let Some(fetched_ms) = fetched_ms.filter(|_| !tags.is_empty()) {
+    if let Some(fetched_ms) = fetched_ms {
         extra.extend_from_slice(&FETCHED_SECTION.to_le_bytes());
         extra.extend_from_slice(&(WORD as u32).to_le_bytes());
         extra.extend_from_slice(&fetched_ms.to_le_bytes());

@@ -84,7 +84,7 @@ impl Core {
         let config = &in_force.config;
         let invalidations = Invalidations::new(purged);
         // Momentary changes were not kept: answers from before this start may lack some.
-        let _ = invalidations.momentary.note(&[], clock::unix_ms(), true);
+        invalidations.momentary.forget_until(clock::unix_ms());
         let parts_max = file.as_ref().map_or(0, |file| file.parts_max);
         let own = Own {
             index,

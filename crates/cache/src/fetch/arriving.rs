@@ -208,7 +208,7 @@ fn of_block(core: &Core, request: &Request, block: &Block, bans: u64) -> Judgeme
         standing: ResponseRole::Stored,
         tags: Vec::new(),
         tag_words: Vec::new(),
-        fetched_ms: 0,
+        fetched_ms: None,
         variant: None,
         may_be_late: false,
     };

@@ -131,7 +131,7 @@ pub(crate) fn judge(core: &Core, request: &Request, answer: &AnswerHead, bans: u
             judged.response.meta.bans = bans;
             judged.response.tags = tags.unwrap_or_default();
             judged.response.tag_words = tag_words(core, head);
-            judged.response.fetched_ms = fetched_ms(&judged.response.meta, answer);
+            judged.response.fetched_ms = fetched_ms(&judged.response.meta, &judged.response.tags, answer);
             judged.response.may_be_late = at_once().is_some();
             if freshness.omits_fields && judged.storing.is_some() {
                 let omit = omitted(core, request.site, &[]);
@@ -166,7 +166,7 @@ pub(crate) fn judge(core: &Core, request: &Request, answer: &AnswerHead, bans: u
                 let mut response = with_freshness(core, received, standing, &freshness);
                 response.meta.bans = bans;
                 response.tags = tags.unwrap_or_default();
-                response.fetched_ms = fetched_ms(&response.meta, answer);
+                response.fetched_ms = fetched_ms(&response.meta, &response.tags, answer);
                 response.may_be_late = true;
                 response.variant =
                     facts.vary.as_ref().ok().map(Vary::spec).filter(|spec| !spec.is_empty()).map(|spec| {
@@ -322,17 +322,15 @@ pub(crate) fn storable(
     }
 }
 
-/// Returns the time at which the request of a momentary answer was sent, in milliseconds since 1970; 0 for
-/// other answers.
-pub(crate) fn fetched_ms(meta: &StoredMeta, answer: &AnswerHead) -> u64 {
-    if !meta.is_momentary() {
-        0
-    } else if answer.peer.is_some() || answer.head.head().headers("age").next().is_some() {
-        // Another cache fetched it earlier; ages are rounded down.
-        meta.born_s.saturating_sub(1) * 1000
-    } else {
-        answer.requested_ms
+/// Returns the time at which the request of a momentary answer with tags was sent, in milliseconds since 1970;
+/// `None` for other answers.
+pub(crate) fn fetched_ms(meta: &StoredMeta, tags: &[u64], answer: &AnswerHead) -> Option<u64> {
+    if tags.is_empty() || !meta.is_momentary() {
+        return None;
     }
+    let is_of_cache = answer.peer.is_some() || answer.head.head().headers("age").next().is_some();
+    // Another cache fetched it earlier; ages are rounded down.
+    Some(if is_of_cache { meta.born_s.saturating_sub(1) * 1000 } else { answer.requested_ms })
 }
 
 /// Returns the text of an answer's tags, if there are peers that may need it.
@@ -389,7 +387,7 @@ pub(crate) fn as_get(
     response.meta.bans = bans;
     response.tags = tags.unwrap_or_default();
     response.tag_words = tag_words(core, head);
-    response.fetched_ms = fetched_ms(&response.meta, answer);
+    response.fetched_ms = fetched_ms(&response.meta, &response.tags, answer);
     let fits = is_plain && is_said && !is_for_one && response.meta.fits();
     fits.then(|| (response, kept_until_s(core, &freshness, times)))
 }
@@ -459,7 +457,7 @@ fn with_freshness(
         standing,
         tags: Vec::new(),
         tag_words: Vec::new(),
-        fetched_ms: 0,
+        fetched_ms: None,
         variant: None,
         may_be_late: false,
     }
@@ -493,7 +491,7 @@ pub(crate) fn stored_response(
         standing: ResponseRole::Stored,
         tags: Vec::new(),
         tag_words: Vec::new(),
-        fetched_ms: 0,
+        fetched_ms: None,
         variant: None,
         may_be_late: false,
     }

@@ -34,7 +34,7 @@ impl RefreshThrottle {
 
     /// Records an event for an object.
     pub(crate) fn note(&self, hash: Hash, now_ms: u64) {
-        self.until_ms.set(hash, now_ms + self.for_ms);
+        self.note_for(hash, now_ms, self.for_ms);
     }
 
     /// Records an event for an object, for `for_ms` milliseconds.

@@ -24,8 +24,9 @@ pub(crate) struct Response {
     pub(crate) tags: Vec<u64>,
     /// The tags as text, if there are peers, which hash with other seeds.
     pub(crate) tag_words: Vec<u8>,
-    /// Time at which the request was sent, in milliseconds since 1970; 0: the response is not momentary.
-    pub(crate) fetched_ms: u64,
+    /// Time at which the request was sent, in milliseconds since 1970, if the response is momentary and has
+    /// tags.
+    pub(crate) fetched_ms: Option<u64>,
     /// Variant of a response that varies: the names of the fields, and the variant's key.
     pub(crate) variant: Option<Variant>,
     /// True if requests that waited for this response get it although it had expired on arrival: it would
@@ -93,7 +94,7 @@ impl Response {
 
     /// Returns the tags in the form in which they are stored.
     pub(crate) fn extra(&self) -> Vec<u8> {
-        tags::extra(&self.tags, &self.tag_words, Some(self.fetched_ms).filter(|ms| *ms > 0))
+        tags::extra(&self.tags, &self.tag_words, self.fetched_ms)
     }
 
     /// Returns the age if it must be stated (RFC 9111 §5.1): for a response made for the store, not for a

@@ -252,8 +252,10 @@ fn store(
         return false;
     }
     // A momentary answer whose tags are those of before would not be known to be current.
-    let fetched_ms = Some(judge::fetched_ms(&meta, answer)).filter(|ms| *ms > 0);
-    let extra = tags.map_or_else(|| known.extra.clone(), |tags| tags::extra(&tags, &words, fetched_ms));
+    let extra = tags.map_or_else(
+        || known.extra.clone(),
+        |tags| tags::extra(&tags, &words, judge::fetched_ms(&meta, &tags, answer)),
+    );
     let expires_s = judge::kept_until_s(core, &freshness, times);
     let spec = facts.vary.as_ref().map(Vary::spec).unwrap_or_default();
     let primary = request.primary();

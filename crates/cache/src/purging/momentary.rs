@@ -27,7 +27,7 @@ use std::{
 
 use smallvec::SmallVec;
 
-use crate::core::identity_hasher::IdentityHasher;
+use crate::{core::identity_hasher::IdentityHasher, purging::bans::Verdict};
 
 /// Milliseconds after the oldest change that an answer does not contain, for which it may be shown. A reader
 /// sees a change within a second; the rest is for the way of the change to the cores.
@@ -36,9 +36,6 @@ const SHOWN_STALE_MS: u64 = 850;
 pub(crate) const RENEW_EVERY_MS: u64 = SHOWN_STALE_MS / 2;
 /// Milliseconds for which a change is kept: longer than momentary answers are used.
 const KEPT_MS: u64 = 4000;
-/// Maximum freshness lifetime, and maximum time of being shown stale, of an answer to which momentary purges
-/// apply, in seconds.
-pub(crate) const LIFETIME_S_MAX: u32 = 1;
 /// Maximum number of tags in a core's table.
 const TAGS_MAX: usize = 8192;
 /// Number of spans in which the changes of one tag are noted.
@@ -49,17 +46,6 @@ const SPAN_MS: u64 = KEPT_MS / SPANS as u64;
 const FORGET_EVERY_MS: u64 = 1000;
 /// Key for the changes of everything; 0 is never a tag's hash.
 const EVERYTHING: u64 = 0;
-
-/// Effect of momentary purges on an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Currency {
-    /// The answer contains all changes.
-    Current,
-    /// The answer may be shown while it is renewed.
-    Outdated,
-    /// The answer may not be shown.
-    Gone,
-}
 
 /// Times of the first and last of several changes, in milliseconds since 1970.
 #[derive(Debug, Clone, Copy)]
@@ -110,33 +96,29 @@ impl Changes {
 #[derive(Debug, Default)]
 pub(crate) struct MomentaryPurges {
     changes: RefCell<HashMap<u64, Changes, BuildHasherDefault<IdentityHasher>>>,
-    /// Copy of whether `changes` has none, which every hit of a short-lived answer reads.
-    are_any: Cell<bool>,
     /// Time of the last search for changes to forget.
     searched_ms: Cell<u64>,
-    /// Time of the newest change that was forgotten.
+    /// Time of the newest change that is not known: it was forgotten, or came before the start.
     forgotten_ms: Cell<u64>,
 }
 
 impl MomentaryPurges {
-    /// Returns whether there may be changes.
-    #[inline]
-    pub(crate) fn are_any(&self) -> bool {
-        self.are_any.get()
+    /// Forgets all changes until `at_ms`: no answer whose request was sent by then is shown.
+    pub(crate) fn forget_until(&self, at_ms: u64) {
+        self.changes.borrow_mut().clear();
+        self.searched_ms.set(at_ms);
+        self.forgotten_ms.set(at_ms);
     }
 
     /// Notes a change of the content under these tags, or of everything if there are none. Returns false if
     /// the table was full, and everything counts as changed.
     pub(crate) fn note(&self, tags: &[u64], at_ms: u64, is_deletion: bool) -> bool {
-        let mut changes = self.changes.borrow_mut();
-        self.are_any.set(true);
         if at_ms < self.searched_ms.get() {
             // The clock was set back: times of before cannot be compared.
-            changes.clear();
-            self.forgotten_ms.set(0);
-            self.searched_ms.set(at_ms);
-            changes.entry(EVERYTHING).or_default().note(at_ms, true);
-        } else if at_ms >= self.searched_ms.get() + FORGET_EVERY_MS {
+            self.forget_until(at_ms);
+        }
+        let mut changes = self.changes.borrow_mut();
+        if at_ms >= self.searched_ms.get() + FORGET_EVERY_MS {
             changes.retain(|_, changes| {
                 let newest_ms = changes.newest_ms();
                 let is_kept = newest_ms + KEPT_MS > at_ms;
@@ -157,11 +139,11 @@ impl MomentaryPurges {
     }
 
     /// Returns the effect of the changes on an answer with these tags whose request was sent at `fetched_ms`.
-    pub(crate) fn judge(&self, tags: impl Iterator<Item = u64>, fetched_ms: u64, now_ms: u64) -> Currency {
+    pub(crate) fn judge(&self, tags: impl Iterator<Item = u64>, fetched_ms: u64, now_ms: u64) -> Verdict {
         // An answer from the future is of a clock that was set back since; one that is older than a forgotten
         // change may lack it.
         if fetched_ms > now_ms || fetched_ms <= self.forgotten_ms.get() {
-            return Currency::Gone;
+            return Verdict::Hard;
         }
         let changes = self.changes.borrow();
         let mut oldest_ms = u64::MAX;
@@ -169,14 +151,14 @@ impl MomentaryPurges {
             let Some(changes) = changes.get(&tag) else { continue };
             // A change in the same tick of the clock as the request may be later than the request.
             if changes.deleted_ms >= fetched_ms {
-                return Currency::Gone;
+                return Verdict::Hard;
             }
             oldest_ms = oldest_ms.min(changes.oldest_since(fetched_ms).unwrap_or(u64::MAX));
         }
         match oldest_ms {
-            u64::MAX => Currency::Current,
-            oldest_ms if now_ms >= oldest_ms + SHOWN_STALE_MS => Currency::Gone,
-            _ => Currency::Outdated,
+            u64::MAX => Verdict::Valid,
+            oldest_ms if now_ms >= oldest_ms + SHOWN_STALE_MS => Verdict::Hard,
+            _ => Verdict::Outdated,
         }
     }
 }
@@ -187,37 +169,36 @@ mod tests {
 
     use super::*;
 
-    fn judge(purges: &MomentaryPurges, tag: u64, fetched_ms: u64, now_ms: u64) -> Currency {
+    fn judge(purges: &MomentaryPurges, tag: u64, fetched_ms: u64, now_ms: u64) -> Verdict {
         purges.judge([3, tag].into_iter(), fetched_ms, now_ms)
     }
 
     #[test]
     fn an_answer_is_shown_until_its_time_ends() {
         let purges = MomentaryPurges::default();
-        assert!(!purges.are_any());
-        assert!(purges.note(&[7], 10_000, false) && purges.are_any());
+        assert!(purges.note(&[7], 10_000, false));
         for (fetched_ms, now_ms, want) in [
-            (10_001, 19_999, Currency::Current),
-            (10_000, 10_000, Currency::Outdated),
-            (9_000, 10_000 + SHOWN_STALE_MS - 1, Currency::Outdated),
-            (9_000, 10_000 + SHOWN_STALE_MS, Currency::Gone),
+            (10_001, 19_999, Verdict::Valid),
+            (10_000, 10_000, Verdict::Outdated),
+            (9_000, 10_000 + SHOWN_STALE_MS - 1, Verdict::Outdated),
+            (9_000, 10_000 + SHOWN_STALE_MS, Verdict::Hard),
         ] {
             assert_eq!(judge(&purges, 7, fetched_ms, now_ms), want, "{fetched_ms} {now_ms}");
         }
-        assert_eq!(judge(&purges, 8, 9_000, 10_100), Currency::Current);
+        assert_eq!(judge(&purges, 8, 9_000, 10_100), Verdict::Valid);
         assert!(purges.note(&[7], 10_500, true));
-        assert_eq!(judge(&purges, 7, 10_500, 10_501), Currency::Gone);
-        assert_eq!(judge(&purges, 7, 10_501, 10_501), Currency::Current);
+        assert_eq!(judge(&purges, 7, 10_500, 10_501), Verdict::Hard);
+        assert_eq!(judge(&purges, 7, 10_501, 10_501), Verdict::Valid);
     }
 
     #[test]
     fn a_clock_that_is_set_back_changes_everything() {
         let purges = MomentaryPurges::default();
         assert!(purges.note(&[7], 100_000, true));
-        assert_eq!(judge(&purges, 8, 100_001, 90_000), Currency::Gone, "it came before the step");
+        assert_eq!(judge(&purges, 8, 100_001, 90_000), Verdict::Hard, "it came before the step");
         assert!(purges.note(&[9], 90_000, false));
-        assert_eq!(judge(&purges, 8, 90_000, 90_000), Currency::Gone);
-        assert_eq!(judge(&purges, 7, 90_001, 90_001), Currency::Current);
+        assert_eq!(judge(&purges, 8, 90_000, 90_000), Verdict::Hard);
+        assert_eq!(judge(&purges, 7, 90_001, 90_001), Verdict::Valid);
     }
 
     #[test]
@@ -226,14 +207,14 @@ mod tests {
         let tags: Vec<u64> = (1..=TAGS_MAX as u64).collect();
         assert!(purges.note(&tags, 10_000, false));
         assert!(!purges.note(&[u64::MAX], 10_001, false));
-        assert_eq!(judge(&purges, u64::MAX - 1, 10_000, 10_002), Currency::Outdated);
+        assert_eq!(judge(&purges, u64::MAX - 1, 10_000, 10_002), Verdict::Outdated);
         // Later it has room again, and answers older than what was forgotten are not shown.
         assert!(purges.note(&[u64::MAX], 10_001 + KEPT_MS, false));
         assert_eq!(purges.changes.borrow().len(), 1);
-        assert_eq!(judge(&purges, 4, 10_000, 10_100), Currency::Gone);
-        assert_eq!(judge(&purges, 4, 10_002, 10_100), Currency::Current);
+        assert_eq!(judge(&purges, 4, 10_000, 10_100), Verdict::Hard);
+        assert_eq!(judge(&purges, 4, 10_002, 10_100), Verdict::Valid);
         assert!(purges.note(&[], 20_000, true));
-        assert_eq!(judge(&purges, 5, 19_999, 20_001), Currency::Gone);
+        assert_eq!(judge(&purges, 5, 19_999, 20_001), Verdict::Hard);
     }
 
     proptest! {
@@ -253,9 +234,9 @@ mod tests {
             let now = oldest.unwrap_or(fetched) + later;
             let found = judge(&purges, 7, base + fetched, base + now);
             match oldest {
-                None => prop_assert_eq!(found, Currency::Current),
-                Some(_) if later >= SHOWN_STALE_MS => prop_assert_eq!(found, Currency::Gone),
-                Some(_) => prop_assert_ne!(found, Currency::Current),
+                None => prop_assert_eq!(found, Verdict::Valid),
+                Some(_) if later >= SHOWN_STALE_MS => prop_assert_eq!(found, Verdict::Hard),
+                Some(_) => prop_assert_ne!(found, Verdict::Valid),
             }
         }
     }

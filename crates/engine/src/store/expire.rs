@@ -12,17 +12,15 @@ const SIFT_A_STEP: usize = 4;
 
 impl Shard {
     /// Unlinks the objects that are due at `now_s`, examining at most `limit` entries of the queue and as many
-    /// records without an entry, and returns how many objects were unlinked. If [`Shard::next_expiry_s`] is later than
-    /// `now_s` afterwards, all due objects were unlinked.
+    /// records without an entry, and returns how many objects were unlinked. If [`Shard::next_expiry_s`] is
+    /// later than `now_s` afterwards, all due objects were unlinked.
     pub fn expire(&mut self, now_s: u32, limit: usize) -> usize {
         self.space.tell(now_s);
         #[cfg(not(feature = "loom"))]
         self.tell_file(now_s);
         let mut expired = 0;
         for _ in 0..limit {
-            let walk = (self.unqueued.next_s() <= now_s)
-                .then(|| self.unqueued.walk_due(&self.space, now_s))
-                .flatten();
+            let walk = self.unqueued.walk_due(&self.space, now_s);
             if let Some(walk) = walk {
                 expired += usize::from(self.walk_on(walk, now_s));
             }

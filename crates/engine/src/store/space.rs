@@ -289,10 +289,10 @@ impl Space {
 
     fn seal(&mut self, store: &Store, log: Log, segment: usize) {
         store.segments.advance(segment, SegmentState::Sealed);
-        let claim = self.of(segment).claim;
+        let claimed = self.claimed(segment);
         self.sealed_count[log as usize] += 1;
         let queue = &mut self.sealed[log as usize];
-        queue.push_back(ClaimedSegment { segment, claim });
+        queue.push_back(claimed);
         // Segments that were retired without eviction leave their entries in the queue, so stale entries are
         // removed once the queue is longer than twice the number of segments.
         if queue.len() > 2 * self.owned.len() {

@@ -33,7 +33,6 @@ use crate::{
         freshness::{Dates, current_age_s},
         may_share,
     },
-    purging::momentary::LIFETIME_S_MAX,
 };
 
 const BITS_24: u64 = (1 << 24) - 1;
@@ -180,6 +179,9 @@ pub struct StoredMeta {
     /// decoded](Flags::MAY_BE_DECODED), the coding in which it arrived.
     pub coding: Coding,
 }
+
+/// Maximum freshness lifetime, and maximum time of being shown stale, of a momentary response, in seconds.
+const MOMENTARY_S_MAX: u32 = 1;
 
 /// Metadata of an empty record.
 pub(crate) const BLANK: StoredMeta = StoredMeta {
@@ -399,7 +401,7 @@ impl StoredMeta {
     /// Returns whether momentary purges apply to the response: it is used for only a few seconds.
     #[inline]
     pub fn is_momentary(&self) -> bool {
-        self.lifetime_s <= LIFETIME_S_MAX && self.stale_while_revalidate_s <= LIFETIME_S_MAX
+        self.lifetime_s <= MOMENTARY_S_MAX && self.stale_while_revalidate_s <= MOMENTARY_S_MAX
     }
 
     /// Returns whether the record is a response, and not a `Vary` record or a note.

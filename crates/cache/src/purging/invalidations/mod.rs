@@ -16,10 +16,10 @@
 //! A purge costs the same however many answers it affects: it touches none of them, and each lookup checks its
 //! own answer. *Memory:* each core has all of it in plain memory of its own, updated by messages
 //! ([`spread`](crate::purging::spread)); nothing here locks, and a hit allocates nothing. *Bound:*
-//! [`TAGS_MAX`](table::TAGS_MAX); a full table is emptied, and everything with tags then counts as purged. *Why the numbers
-//! are right:* a number is given out after the origin's change and before any core knows it. A fetch that
-//! begins with that number begins after the change, so its answer is newer than the change, in whatever order
-//! the cores receive two purges.
+//! [`TAGS_MAX`](table::TAGS_MAX); a full table is emptied, and everything with tags then counts as purged.
+//! *Why the numbers are right:* a number is given out after the origin's change and before any core knows it.
+//! A fetch that begins with that number begins after the change, so its answer is newer than the change, in
+//! whatever order the cores receive two purges.
 
 use std::{
     cell::{Cell, RefCell},
@@ -43,7 +43,7 @@ use crate::{
     head::response_head::{Flags, StoredMeta},
     purging::{
         bans::{Ban, BanSeen, Bans, Subject},
-        momentary::{Currency, MomentaryPurges},
+        momentary::MomentaryPurges,
     },
     request::key,
     tags,
@@ -206,7 +206,7 @@ impl Invalidations {
         if meta.flags.has(Flags::VARY_SPEC) {
             return Verdict::Valid;
         }
-        let is_momentary = self.momentary.are_any() && meta.is_momentary();
+        let is_momentary = meta.is_momentary();
         let verdict = if meta.bans == self.youngest.get() {
             Verdict::Valid
         } else {
@@ -224,23 +224,21 @@ impl Invalidations {
         verdict: Verdict,
         now_s: u64,
     ) -> Verdict {
-        let (Ok(tags), Ok(fetched_ms)) = (tags::stored(object.extra()), tags::fetched_ms(object.extra()))
-        else {
-            return Verdict::Hard;
+        let fetched_ms = match tags::fetched_ms(object.extra()) {
+            Ok(Some(fetched_ms)) => fetched_ms,
+            Ok(None) => return verdict,
+            Err(tags::TagsError) => return Verdict::Hard,
         };
-        let Some(fetched_ms) = fetched_ms else { return verdict };
-        match self.momentary.judge(tags, fetched_ms, clock::unix_ms()) {
-            Currency::Current => verdict,
-            Currency::Gone => Verdict::Hard,
+        let Ok(tags) = tags::stored(object.extra()) else { return Verdict::Hard };
+        let changed = self.momentary.judge(tags, fetched_ms, clock::unix_ms());
+        if changed == Verdict::Outdated {
             // The time for which the answer may be shown is counted in milliseconds, by the change.
-            Currency::Outdated => {
-                let used_s = meta.lifetime_s + meta.stale_while_revalidate_s;
-                let age_s = u32::try_from(meta.age_s(now_s)).unwrap_or(u32::MAX);
-                meta.lifetime_s = meta.lifetime_s.min(age_s);
-                meta.stale_while_revalidate_s = used_s - meta.lifetime_s;
-                verdict.max(Verdict::Outdated)
-            }
+            let used_s = meta.lifetime_s + meta.stale_while_revalidate_s;
+            let age_s = u32::try_from(meta.age_s(now_s)).unwrap_or(u32::MAX);
+            meta.lifetime_s = meta.lifetime_s.min(age_s);
+            meta.stale_while_revalidate_s = used_s - meta.lifetime_s;
         }
+        verdict.max(changed)
     }
 
     /// Judges, as [`judge`](Self::judge) does, an answer whose fetch began before the last purge.
@@ -340,12 +338,11 @@ impl Invalidations {
         &self,
         address: Hash,
         tags: &[u64],
-        fetched_ms: u64,
+        fetched_ms: Option<u64>,
         subject: &Subject<'_>,
     ) -> bool {
-        if fetched_ms > 0
-            && !tags.is_empty()
-            && self.momentary.judge(tags.iter().copied(), fetched_ms, clock::unix_ms()) == Currency::Gone
+        if let Some(fetched_ms) = fetched_ms
+            && self.momentary.judge(tags.iter().copied(), fetched_ms, clock::unix_ms()) == Verdict::Hard
         {
             return false;
         }

@@ -79,7 +79,7 @@ impl HandedOutPages {
     }
 
     fn of(&self, inbox: &Inbox) -> &AtomicU64 {
-        let hash = self.seed.hash_one((&inbox.local, &inbox.domain));
+        let hash = self.seed.hash_one(inbox);
         &self.until_ms[hash as usize % PLACES]
     }
 }

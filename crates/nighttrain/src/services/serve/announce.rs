@@ -21,6 +21,7 @@ use std::{
     time::Duration,
 };
 
+use cache::PurgeError;
 use engine::meter::{Family, Point, Source, Unit, Value};
 use feed::Publisher;
 use mail::{
@@ -37,7 +38,6 @@ use tokio::{
 
 use super::subject::announcement;
 use crate::admin::Purger;
-use cache::PurgeError;
 
 /// Maximum number of changed inboxes that wait.
 const CHANGES_MAX: usize = 1024;
