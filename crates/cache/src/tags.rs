@@ -87,13 +87,11 @@ pub(crate) fn text<'h>(headers: impl Iterator<Item = (&'h [u8], &'h [u8])>, fiel
 pub(crate) fn extra(tags: &[u64], words: &[u8], fetched_ms: Option<u64>) -> Vec<u8> {
     let mut extra = section(tags);
     if let Some(fetched_ms) = fetched_ms {
-        extra.extend_from_slice(&FETCHED_SECTION.to_le_bytes());
-        extra.extend_from_slice(&(WORD as u32).to_le_bytes());
+        append_header(&mut extra, FETCHED_SECTION, WORD);
         extra.extend_from_slice(&fetched_ms.to_le_bytes());
     }
     if !words.is_empty() {
-        extra.extend_from_slice(&WORDS_SECTION.to_le_bytes());
-        extra.extend_from_slice(&u32::try_from(words.len()).unwrap_or(u32::MAX).to_le_bytes());
+        append_header(&mut extra, WORDS_SECTION, words.len());
         extra.extend_from_slice(words);
         extra.resize(extra.len().next_multiple_of(WORD), 0);
     }
@@ -110,9 +108,7 @@ pub(crate) fn fetched_ms(extra: Span<'_>) -> Result<Option<u64>, TagsError> {
     if fetched.len() != WORD {
         return Err(TagsError);
     }
-    let mut word = [0; WORD];
-    fetched.copy_to_slice(&mut word);
-    Ok(Some(u64::from_le_bytes(word)))
+    Ok(Some(word(fetched, 0)))
 }
 
 /// Returns the text of an object's tags; `None` if the object has tags whose text was not stored.
@@ -126,15 +122,25 @@ pub(crate) fn stored_words(extra: Span<'_>) -> Result<Option<Vec<u8>>, TagsError
     Ok(Some(text))
 }
 
+fn append_header(extra: &mut Vec<u8>, section: u32, bytes: usize) {
+    extra.extend_from_slice(&section.to_le_bytes());
+    extra.extend_from_slice(&u32::try_from(bytes).unwrap_or(u32::MAX).to_le_bytes());
+}
+
+/// Reads a word of a section.
+fn word(section: Span<'_>, number: usize) -> u64 {
+    let mut word = [0; WORD];
+    section.slice(number * WORD..(number + 1) * WORD).copy_to_slice(&mut word);
+    u64::from_le_bytes(word)
+}
+
 /// Encodes the section with these tags' hashes; empty without tags.
 pub(crate) fn section(tags: &[u64]) -> Vec<u8> {
     if tags.is_empty() {
         return Vec::new();
     }
     let mut extra = Vec::with_capacity(SECTION_HEADER_BYTES + tags.len() * WORD);
-    extra.extend_from_slice(&SECTION.to_le_bytes());
-    let bytes = u32::try_from(tags.len() * WORD).unwrap_or(u32::MAX);
-    extra.extend_from_slice(&bytes.to_le_bytes());
+    append_header(&mut extra, SECTION, tags.len() * WORD);
     extra.extend(tags.iter().flat_map(|tag| tag.to_le_bytes()));
     extra
 }
@@ -149,11 +155,7 @@ pub(crate) fn stored(extra: Span<'_>) -> Result<impl ExactSizeIterator<Item = u6
     if tags.len() % WORD != 0 {
         return Err(TagsError);
     }
-    Ok((0..tags.len() / WORD).map(move |number| {
-        let mut word = [0; WORD];
-        tags.slice(number * WORD..(number + 1) * WORD).copy_to_slice(&mut word);
-        u64::from_le_bytes(word)
-    }))
+    Ok((0..tags.len() / WORD).map(move |number| word(tags, number)))
 }
 
 fn section_of(extra: Span<'_>, wanted: u32) -> Result<Span<'_>, TagsError> {

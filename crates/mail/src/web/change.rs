@@ -66,6 +66,28 @@ impl ChangeForm {
     }
 }
 
+/// Adds a tag to mails, or removes it; returns the tags of the last mail.
+async fn set_tag<M: Mailboxes>(
+    app: &App<M>,
+    client: Client,
+    mails: &[Arc<Summary>],
+    tag: &str,
+    is_added: bool,
+) -> Result<Vec<String>, Fault> {
+    let mut tags = Vec::new();
+    for mail in mails {
+        let mut names = app.marks.tags(mail.id);
+        names.retain(|own| own != tag);
+        if is_added {
+            names.push(tag.to_owned());
+        }
+        let names = app.marks.names(&names)?;
+        app.set_tags(client, std::slice::from_ref(mail), &names).await?;
+        tags = app.marks.tags(mail.id);
+    }
+    Ok(tags)
+}
+
 pub(super) async fn change<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     RequestScope(scope): RequestScope,
@@ -116,17 +138,10 @@ pub(super) async fn change<M: Mailboxes>(
             if name.is_empty() {
                 return Err(Fault::Bad("the field `tag` is missing: the tag to add".to_owned()));
             }
-            for mail in mails {
-                let mut names = app.marks.tags(mail.id);
-                names.retain(|own| own != name);
-                if wish.what == "tag" {
-                    names.push(name.to_owned());
-                }
-                let names = app.marks.names(&names)?;
-                app.set_tags(client, std::slice::from_ref(&mail), &names).await?;
-                app.announce_changes(std::slice::from_ref(&mail), false);
-                tags = app.marks.tags(mail.id);
-            }
+            let changed = set_tag(&app, client, &mails, name, wish.what == "tag").await;
+            // After a failure, some mails may have the tag.
+            app.announce_changes(&mails, false);
+            tags = changed?;
         }
         _ => return Err(Fault::Bad("the form names no action".to_owned())),
     }
